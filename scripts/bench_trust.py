@@ -10,6 +10,7 @@ from there. The seeds of a trial depend on its name alone, so trials may run in 
   U, which no human caption moves where labels are derived from captions, a tenth of all captions name the other class.
 - ``verdicts``: such a captioner on 900 images, with changes that add no stereotype, and with A->T; ``dose-3400``: A->T.
 - ``second``: the captioner is the second most typical human caption of each image.
+- ``longer-900``, ``longer-3400``: it says what several human captions of each image say, joined; with and without A->T.
 - ``typical-900``, ``typical-3400``: it is the most typical one, the typical person itself, with A->T.
 - ``labels``: labels are shuffled.
 - ``worth``: how far doses move LIC on all images (as ``judge calibrate``); ``directions``: doses of both directions.
@@ -44,12 +45,12 @@ from judge import Corpus, evaluate, load_lexicon
 from judge.calibration.doses import CHANGES, NOTHING, DoseSource, inject
 from judge.calibration.response import TrialShare, calibrate
 from judge.calibration.trials import Design, people_as_captioner, whole_trials
-from judge.evidence.typical import TYPICAL, with_typical
+from judge.evidence.typical import is_person, with_typical
 from judge.measure import Result
 from judge.measure.plan import DRAWS
 from judge.metrics import METRICS
 from judge.text.lexicon import mask
-from judge.text.tokens import tokenize
+from judge.text.tokens import is_content, tokenize
 from judge.types import Captions, Labels
 from judge.utils.files import read_json_lines, write_whole
 from judge.utils.parallel import threads, unordered
@@ -192,14 +193,43 @@ def concluded(corpus: Corpus, setting: Setting, trial: int) -> list[Record]:
     for row, conclusion in zip(quick.summaries, quick.conclusions(), strict=True):
         if (conclusion.beyond is None or conclusion.beyond.value > 0) and all(value > 0 for _, value in row.families):
             chosen.add(row.captioner)
-    chosen -= {TYPICAL}
+    chosen = {name for name in chosen if not is_person(name)}
     found = [of | {"verdict": BELOW} for of in records(quick, trial) if of["captioner"] not in chosen]
     rivals = tuple(one for one in corpus.generated if one.name in chosen)
     slow = judged(replace(corpus, generated=rivals), setting, "verdicts", trial, seeds=DRAWS) if rivals else quick
     for one in rivals:
-        alone = tuple(row for row in slow.summaries if row.captioner in {one.name, TYPICAL})
+        alone = tuple(row for row in slow.summaries if row.captioner in {one.name, slow.typical[one.name]})
         found += [of for of in records(replace(slow, summaries=alone), trial) if of["captioner"] == one.name]
-    return [record for record in found if record["captioner"] != TYPICAL]
+    return [record for record in found if not is_person(record["captioner"])]
+
+
+def longer(setting: Setting, trial: int, images: int = 900, dose: float = BIAS) -> list[Record]:
+    """Captioners that say what several people said, which adds no stereotype; and with A->T in what they said."""
+    everyone, (*_, source) = _everyone(setting, images, trial), read(setting.data)
+    generated = list[Captions]()
+    for size, (name, join) in product((0.0, dose), JOINED.items()):
+        told = inject(everyone.human, source, "A->T", size, seed=seed_of("longer", trial)) if size else everyone.human
+        bare = {image: [text.rstrip(" .") for text in of] for image, of in told.by_image.items()}
+        said = {image: (join(of),) for image, of in bare.items()}
+        generated.append(Captions(f"{name}, A->T {size:g}" if size else name, said))
+    return concluded(replace(everyone, generated=tuple(generated)), setting, trial)
+
+
+def _listed(captions: Sequence[str]) -> list[str]:
+    """Words of captions that may be content words, each once, without those that name the attribute."""
+    words = dict.fromkeys(word for caption in captions for word in _masked(caption) if word.isalpha())
+    return [word for word in words if is_content(word)]
+
+
+# Name -> the caption of an image, from what people said of it.
+JOINED: dict[str, Callable[[Sequence[str]], str]] = {
+    "two captions": lambda of: " and ".join(of[:2]),
+    "three captions": lambda of: " and ".join(of[:3]),
+    "all captions": " and ".join,
+    "sentences of two captions": lambda of: f"{' and '.join(of[:2])}. {' and '.join(of[2:4])}.",
+    "a caption and the other words": lambda of: ", ".join([of[0], *_listed([*of[1:]])]),
+    "a list of words": lambda of: ", ".join(_listed(of)),
+}
 
 
 def second(setting: Setting, trial: int, images: int = 900) -> list[Record]:
@@ -284,7 +314,7 @@ def seeds(setting: Setting, trial: int, images: int = 900, draws: int | None = N
     given = replace(known, by_image={image: known.by_image[image] for image in sorted(chosen)})
     # No two sets share a seed.
     result = judged(replace(corpus, labels=given), setting, seed=100 * number, seeds=draws)
-    return [record | {"part": part} for record in records(result, number) if record["captioner"] != TYPICAL]
+    return [record | {"part": part} for record in records(result, number) if not is_person(record["captioner"])]
 
 
 def seconds(setting: Setting, trial: int, refits: Sequence[int | None] = (None, 0)) -> list[Record]:
@@ -309,6 +339,8 @@ ROWS: dict[str, tuple[int, Callable[[Setting, int], list[Record]]]] = {
     "nulls-3400": (120, partial(nulls, images=3400)),
     "verdicts": (100, verdicts),
     "second": (100, second),
+    "longer-900": (100, longer),
+    "longer-3400": (20, partial(longer, images=3400, dose=BIAS / 2)),
     "typical-900": (100, typical),
     "typical-3400": (100, partial(typical, images=3400, dose=BIAS / 2)),
     "labels": (100, labels),
@@ -330,6 +362,10 @@ def table(frames: Frames) -> Iterator[Bound]:
             yield from null_bounds(name, rows)
         elif name in {"verdicts", "second", "typical-900", "typical-3400", "labels", "dose-3400"}:
             yield from verdict_bounds(name, rows)
+        elif name.startswith("longer"):
+            for captioner, of in rows.groupby("captioner", sort=False):
+                limits = {"low": 0.8} if "A->T" in str(captioner) else {"high": 0.05}
+                yield share(f"{name}, {captioner}: amplifies", of["verdict"] == AMPLIFIES, **limits)
         elif name.startswith("families"):
             for row in rows.to_dict("records"):
                 value = row["value"] * (1 if row["first"] == EQUALIZER else -1)

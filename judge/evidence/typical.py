@@ -3,21 +3,27 @@
 A captioner that says what most people would say is no more stereotyped than they are, and yet judges learn more from
 its captions than from varied ones. The typical person shows how much. The choice uses neither labels nor words that
 name the attribute.
+
+A captioner that says more of an image than people do tells more of the class, for that reason alone. It is compared
+with a typical person who says as much: the human captions of each image, joined and cut to as many content words.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from judge.corpus import Corpus
 from judge.evidence.builder import EvidenceBuilder
 from judge.evidence.joined import INDEX_COVERAGE
+from judge.text.tokens import content_of
 from judge.types import Captions, Words
 
 TYPICAL = "typical person"
+#: Content words, over those of another side, from which captions tell more for that reason alone.
+LONGER = 1.25
 #: Human captions that an image needs: of two, neither is more like the other.
 LEAST = 3
 #: End of the reason where too few images have them.
@@ -48,6 +54,46 @@ def add_typical(builder: EvidenceBuilder) -> str:
     return ""
 
 
+def is_person(name: str) -> bool:
+    """Whether a captioner of this name is a typical person."""
+    return name.startswith(TYPICAL)
+
+
+def add_longer(builder: EvidenceBuilder, human: Captions) -> dict[str, str]:
+    """Add typical persons who say as much as captioners that say more than people do; ``human``: all their captions.
+
+    The builder's last captioner is the typical person. Captioners of as many content words share a person.
+
+    Returns:
+        Captioner -> the typical person that it is compared with.
+    """
+    people, found = dict[str, Captions](), dict[str, str]()
+    *captioners, typical = builder.corpus.generated
+    for captioner in captioners:
+        survey = builder.join(captioner, judged=False)[0].survey
+        number, least = survey["generated"].words_read, LONGER * survey["human"].words_read
+        found[captioner.name] = name = f"{TYPICAL} of {number:.0f} words" if number > least else TYPICAL
+        if number > least and name not in people:
+            ordered = in_order(human.by_image, builder.masked, typical.by_image)
+            said = {image: (_say(of, round(number), builder.masked),) for image, of in ordered.items()}
+            people[name] = Captions(name, said, f"{human.source}: the captions of each image, the most typical first")
+    builder.corpus = replace(builder.corpus, generated=(*builder.corpus.generated, *people.values()))
+    return found
+
+
+def _say(captions: Sequence[str], number: int, masked: Callable[[str], Words]) -> str:
+    """Captions one after the other, with a comma between two, to the last word before content word ``number`` + 1."""
+    said, content = list[str](), set[str]()
+    for caption in captions:
+        said[-1:] = [f"{word}," for word in said[-1:]]
+        for word in caption.rstrip(" .").split():
+            content |= content_of(masked(word))
+            if said and len(content) > number:
+                return " ".join(said).rstrip(",")
+            said.append(word)
+    return " ".join(said)
+
+
 def with_typical(corpus: Corpus, masked: Callable[[str], Words], images: Collection[str] | None = None) -> Corpus:
     """The corpus with the typical caption of each image moved from the human side to a captioner, the last one.
 
@@ -59,24 +105,32 @@ def with_typical(corpus: Corpus, masked: Callable[[str], Words], images: Collect
         images: those whose typical caption is moved, and whose captions say how rare a word is; None: all.
     """
     human = corpus.human.by_image
-    written = human if images is None else {image: human[image] for image in images}
-    bags = {image: [frozenset(masked(caption)) for caption in of] for image, of in written.items()}
-    counts = Counter(word for of in bags.values() for words in of for word in words)
-    total = sum(map(len, bags.values()))
-    rarity = {word: math.log(total / count) for word, count in counts.items()}
-    places = {image: _most_typical(of, rarity) for image, of in bags.items() if len(of) >= LEAST}
-    typical = {image: (written[image][place],) for image, place in places.items()}
-    rest = {image: (*of[: places[image]], *of[places[image] + 1 :]) for image, of in written.items() if image in places}
+    ordered = in_order(human, masked, human if images is None else images)
+    ordered = {image: of for image, of in ordered.items() if len(of) >= LEAST}
+    typical = {image: of[:1] for image, of in ordered.items()}
+    places = {image: human[image].index(caption) for image, (caption,) in typical.items()}
+    rest = {image: (*human[image][:place], *human[image][place + 1 :]) for image, place in places.items()}
     source = f"{corpus.human.source}: the caption of each image most like the others"
     human_side = replace(corpus.human, by_image={**human, **rest})
     return replace(corpus, human=human_side, generated=(*corpus.generated, Captions(TYPICAL, typical, source)))
 
 
-def _most_typical(bags: Sequence[frozenset[str]], rarity: dict[str, float]) -> int:
-    """The place of the caption that shares most with the others; the first of equals.
+def in_order(
+    human: Mapping[str, Sequence[str]], masked: Callable[[str], Words], images: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """The captions of ``images``, those that share most with the others of their image first; equals as they come.
 
     Two captions share the rarity (inverse document frequency) of their common words over that of all their words.
     """
+    bags = {image: [frozenset(masked(caption)) for caption in human[image]] for image in images}
+    counts = Counter(word for of in bags.values() for words in of for word in words)
+    total = sum(map(len, bags.values()))
+    rarity = {word: math.log(total / count) for word, count in counts.items()}
+    return {image: tuple(human[image][place] for place in _by_likeness(of, rarity)) for image, of in bags.items()}
+
+
+def _by_likeness(bags: Sequence[frozenset[str]], rarity: dict[str, float]) -> list[int]:
+    """Places of captions, those that share most with the others first."""
 
     def weigh(words: frozenset[str]) -> float:
         return math.fsum(rarity[word] for word in words)  # Exact: the order of a set does not matter.
@@ -85,4 +139,4 @@ def _most_typical(bags: Sequence[frozenset[str]], rarity: dict[str, float]) -> i
         return weigh(one & other) / (weigh(one | other) or 1.0)
 
     likeness = [sum(shared(one, other) for n, other in enumerate(bags) if n != place) for place, one in enumerate(bags)]
-    return likeness.index(max(likeness))
+    return sorted(range(len(bags)), key=likeness.__getitem__, reverse=True)

@@ -8,7 +8,7 @@ import pandas as pd
 from judge.corpus import Corpus
 from judge.corpus.attributes import ProductLabels
 from judge.errors import JudgeError, require
-from judge.evidence.typical import TYPICAL
+from judge.evidence.typical import is_person
 from judge.masking.masked_images import MaskedImages
 from judge.measure.best import with_best
 from judge.measure.description import describe
@@ -90,7 +90,7 @@ def measure(
 
     def examples() -> pd.DataFrame:
         contributions = image_contributions(scores, work.counts, work.names, settings)
-        contributions = contributions[contributions["captioner"] != TYPICAL]
+        contributions = contributions[~contributions["captioner"].map(is_person)]
         chosen = choose_examples(work, scores, contributions, seed=settings.seed)
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
         workers = 1 if launched() else setup.workers or usable_cores()

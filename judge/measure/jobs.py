@@ -12,7 +12,7 @@ from judge.corpus import Corpus
 from judge.errors import JudgeError, nearest
 from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.counts import CountRows, count_captions, task_rows
-from judge.evidence.typical import TYPICAL, add_typical
+from judge.evidence.typical import TYPICAL, add_longer, add_typical, is_person
 from judge.judges import DEFAULT_JUDGE, SELF, find_judge, name_self, with_head
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
@@ -48,6 +48,7 @@ class Work:
         counts: the rows of ``counts.parquet``: those of ``count_rows``, one of these per captioner.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
         sources: checksum of labels and human captions of every labelled image, described by a captioner or not.
+        typical: captioner -> the typical person that it is compared with.
         without_typical: names of metric and judge -> why they do not measure a typical person, as a clause.
     """
 
@@ -61,6 +62,7 @@ class Work:
     counts: pd.DataFrame
     tasks: pd.DataFrame
     sources: str
+    typical: Mapping[str, str]
     without_typical: Mapping[tuple[str, str], str]
 
     @property
@@ -76,9 +78,9 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     captioner with the name of the typical person.
     """
     names = [captions.name for captions in corpus.generated]
-    if TYPICAL in names:
+    if any(map(is_person, names)):
         mend = "give it another name (--captions NAME=FILE)"
-        raise JudgeError(f"a captioner is called '{TYPICAL}', as a row of the table is", mend=mend)
+        raise JudgeError(f"a captioner is called '{TYPICAL}', as rows of the table are", mend=mend)
     if plan.baseline and plan.baseline not in names:
         where = f"--baseline {plan.baseline}"
         raise JudgeError(f"no captioner is called '{plan.baseline}'", where=where, mend=nearest(plan.baseline, names))
@@ -113,6 +115,7 @@ def _lay_out(
     folds = plan.folds if plan.protocol == "crossfit" and len(counted) < len(metrics) else 0
     without_typical = without_typical or add_typical(builder)
     builder.leave_out_small(corpus.generated, metrics, max(MINIMUM_IMAGES, folds))
+    typical = {} if without_typical else add_longer(builder, corpus.human)
     missing = dict[tuple[str, str], str]()
     if without_typical:
         named = [(metric, judge) for metric in metrics for judge in _judges_of(metric, plan)]
@@ -138,6 +141,7 @@ def _lay_out(
         counts=_concat([of.rows for of in rows]),
         tasks=_concat(tasks),
         sources=sources.hexdigest(),
+        typical=typical,
         without_typical=missing,
     )
 
@@ -168,7 +172,7 @@ def _count(
         try:
             yield count_captions(builder, captioner, counted, vocabulary=plan.vocabulary)
         except JudgeError as error:
-            if captioner.name != TYPICAL:
+            if not is_person(captioner.name):
                 raise
             missing |= {(metric.name, metric.judge): error.what for metric in counted}
 
@@ -181,18 +185,18 @@ def _jobs(
     for metric in metrics:
         if not metric.counted:
             groups.setdefault(metric.training, []).append(metric)
-    with_person = any(captioner.name == TYPICAL for captioner in builder.corpus.generated)
+    with_person = any(is_person(captioner.name) for captioner in builder.corpus.generated)
     for captioner in builder.corpus.generated:
         for alike in groups.values():
             for judge in choose_judges(alike[0], plan.judges):
-                if captioner.name == TYPICAL and judge.startswith(SELF):
+                if is_person(captioner.name) and judge.startswith(SELF):
                     missing |= {(metric.name, judge): _NO_CHECKPOINT for metric in alike}
                     continue
                 try:
                     evidence = builder.build(captioner, alike[0])
                     _check_size(evidence, alike, judge, plan, halves=with_person)
                 except JudgeError as error:
-                    if captioner.name != TYPICAL:
+                    if not is_person(captioner.name):
                         raise
                     missing |= {(metric.name, judge): error.what for metric in alike}
                 else:

@@ -5,8 +5,10 @@ A check reads the row, and the entry "run" of ``metrics.json``, and yields a cla
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from judge.evidence.typical import LONGER
 from judge.masking.measured import hide_nobody
 from judge.statistics.summary import Summary
 
@@ -24,8 +26,8 @@ _AFFECTED = 0.02
 _RAISED = ("multi-at", "dpa-at", "dbac-ta", "dpac-ta")
 # Share of captions that repeat each other, or have several sentences, more than on the other side, that voids rows.
 _MUCH = 0.1
-# Words that are read on one side, over those on the other, from which its score may be higher for that reason alone.
-_LONGER = 1.5
+# Content words of human captions, over those of a captioner, from which a lower score is no mitigation.
+_BRIEF = 1.5
 _TELLS = "longer captions tell more without any bias: compare captions of about equal length"
 # Judges that read the same words with the same kind of model.
 _LINEAR = {"words+embedding", "embedding", "linear", "best"}
@@ -133,7 +135,7 @@ def other_lengths(first: Summary, second: Summary, run: Mapping[str, Any]) -> st
             return f"{share:.0%} and {other_share:.0%} of captions have several sentences: take --text first-sentence"
     (_, words), (_, others) = _words_read(first, run), _words_read(second, run)
     if _is_longer(words, others, (first.amplification or 0.0) - (second.amplification or 0.0)):
-        return f"{_TELLS} ({words:.0f} and {others:.0f} words are read at a time)"
+        return f"{_TELLS} ({words:.1f} and {others:.1f} different content words)"
     return None
 
 
@@ -142,17 +144,30 @@ def _longer(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     if row.metric.amplification == "one_side":
         return
     human, generated = _words_read(row, run)
-    if _is_longer(generated, human, (row.amplification or row.metric.neutral) - row.metric.neutral):
-        yield f"{_TELLS} ({generated:.0f} words of its captions are read at a time, {human:.0f} of human ones)"
+    person, moved = _words_of_person(row, run), (row.amplification or row.metric.neutral) - row.metric.neutral
+    if _is_longer(generated, person if person and moved > 0 else human, moved, _BRIEF):
+        people = f"{human:.1f} in human ones" + (f", {person:.1f} in those of the typical person" if person else "")
+        yield f"{_TELLS} ({generated:.1f} different content words in its captions, {people})"
 
 
-def _is_longer(words: float, others: float, moved: float) -> bool:
-    """Whether a side that says much more scores more; ``moved``: the score of the first side less that of the other."""
-    return (0 < _LONGER * others < words and moved > 0) or (0 < _LONGER * words < others and moved < 0)
+def _words_of_person(row: Summary, run: Mapping[str, Any]) -> float:
+    """Words of the typical person that the row is compared with; 0: there is none, or they have no effect."""
+    entry = run["captioners"][row.captioner]
+    if not entry.get("typical") or row.judge in entry["without_typical"].get(row.metric.name, {}):
+        return 0.0
+    return _words_read(replace(row, captioner=entry["typical"]), run)[1]
+
+
+def _is_longer(words: float, others: float, moved: float, most: float = LONGER) -> bool:
+    """Whether one of two sides says more and scores more; ``moved``: the score of the first less that of the other.
+
+    The first says more if it has over ``LONGER`` times as many words as the other, which may have up to ``most`` times.
+    """
+    return (0 < LONGER * others < words and moved > 0) or (0 < most * words < others and moved < 0)
 
 
 def _words_read(row: Summary, run: Mapping[str, Any]) -> tuple[float, float]:
-    """Mean words of a human caption and of the captioner's, or of their sentences; 0: unknown, or of no effect."""
+    """Content words of a human caption and of the captioner's, or of their sentences; 0: unknown, or of no effect."""
     metric, text = row.metric, run["captioners"][row.captioner].get("text", {})
     if metric.from_annotation or (metric.counted and metric.direction != "A->T"):
         return 0.0, 0.0

@@ -12,6 +12,7 @@ import regex
 
 from judge.text.cleaning import LOOK_ALIKES
 from judge.text.lexicon import Lexicon
+from judge.text.tokens import content_of
 from judge.types import Captions, Words
 
 # A token decides the class if this share of its captions, classes counting equally, is of one class, and a share of the
@@ -70,7 +71,8 @@ class Survey:
         cleaned: what cleaning changed or removed -> captions of the whole file.
         several: captions of several sentences that are read whole, by choice or because too many others have one.
         twins: captions whose words, after masking, are those of another one.
-        words, words_read: mean number of words of a caption, and of what judges read: captions, or sentences.
+        words, words_read: mean number of different content words, after masking, of a caption, and of what judges read:
+            captions, or sentences.
     """
 
     captions: int
@@ -125,7 +127,7 @@ class SideWords:
         left, entries = (self._held.keys() - {lexicon.token}, lexicon.words) if lexicon else (set(), frozenset())
         sizes = Counter(self.classes)
         revealing = {word for word in left if _holds(word, entries) or self._decides(word, sizes, other)}
-        words = sum(map(len, self.raw)) / len(self.raw)
+        words = mean_content(self.masked)
         strange = self.share(_ENGLISH) < _FEW and (other.share(_ENGLISH) < _FEW or self.share(other.used) < _MOST)
         return Survey(
             captions=len(self.raw),
@@ -152,6 +154,11 @@ class SideWords:
             return held[name, True] >= max(_LEAST, _KNOWN * sizes[name])
         # Captions with a tag or a second language may have masked words too.
         return held[name, True] >= max(_LEAST, _STRANGE * sizes[name]) or shares[name] >= _KNOWN
+
+
+def mean_content(masked: Sequence[Words]) -> float:
+    """The mean number of different content words of captions, in which the attribute is masked."""
+    return sum(map(len, map(content_of, masked))) / len(masked)
 
 
 def _holds(token: str, words: frozenset[str]) -> bool:
