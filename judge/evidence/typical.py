@@ -14,10 +14,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from judge.corpus import Corpus
 from judge.evidence.builder import EvidenceBuilder
 from judge.evidence.joined import INDEX_COVERAGE
+from judge.text.survey import mean_content
 from judge.text.tokens import content_of
 from judge.types import Captions, Words
 
@@ -62,21 +64,26 @@ def is_person(name: str) -> bool:
 def add_longer(builder: EvidenceBuilder, human: Captions) -> dict[str, str]:
     """Add typical persons who say as much as captioners that say more than people do; ``human``: all their captions.
 
-    The builder's last captioner is the typical person. Captioners of as many content words share a person.
+    The builder's last captioner is the typical person. Captioners of about as many content words share a person. None
+    is added for a captioner that says more than all human captions of its images together.
 
     Returns:
         Captioner -> the typical person that it is compared with.
     """
     people, found = dict[str, Captions](), dict[str, str]()
     *captioners, typical = builder.corpus.generated
+    ordered = cache(lambda: in_order(human.by_image, builder.masked, typical.by_image))
     for captioner in captioners:
+        found[captioner.name] = TYPICAL
         survey = builder.join(captioner, judged=False)[0].survey
-        number, least = survey["generated"].words_read, LONGER * survey["human"].words_read
-        found[captioner.name] = name = f"{TYPICAL} of {number:.0f} words" if number > least else TYPICAL
-        if number > least and name not in people:
-            ordered = in_order(human.by_image, builder.masked, typical.by_image)
-            said = {image: (_say(of, round(number), builder.masked),) for image, of in ordered.items()}
-            people[name] = Captions(name, said, f"{human.source}: the captions of each image, the most typical first")
+        number = survey["generated"].words_read
+        if number > LONGER * survey["human"].words_read:
+            said = {image: _say(of, round(number), builder.masked) for image, of in ordered().items()}
+            length = mean_content([*map(builder.masked, said.values())])
+            if number <= LONGER * length:
+                found[captioner.name] = name = f"{TYPICAL} of {length:.0f} words"
+                source = f"{human.source}: the captions of each image, joined and cut"
+                people[name] = Captions(name, {image: (text,) for image, text in said.items()}, source)
     builder.corpus = replace(builder.corpus, generated=(*builder.corpus.generated, *people.values()))
     return found
 

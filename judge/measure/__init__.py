@@ -90,7 +90,7 @@ def measure(
 
     def examples() -> pd.DataFrame:
         contributions = image_contributions(scores, work.counts, work.names, settings)
-        contributions = contributions[~contributions["captioner"].map(is_person)]
+        contributions = contributions.loc[[not is_person(name) for name in contributions["captioner"]]]
         chosen = choose_examples(work, scores, contributions, seed=settings.seed)
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
         workers = 1 if launched() else setup.workers or usable_cores()

@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from judge.errors import some
+from judge.evidence.typical import TYPICAL
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.quality import Quality
@@ -158,6 +159,10 @@ def _remarks(result: Result) -> Iterator[str]:
     metrics, labels = metrics_of(result), result.run["labels"]
     if result.typical:
         yield "Typical person: for each image the human caption that is most like the others."
+        for names, person in alike(result.typical.items()):
+            if person.rpartition("/")[2] != TYPICAL:
+                what = "the human captions of an image, the most typical first, up to so many content words"
+                yield f"The {person} says as much as {names}: {what}."
     if labels["derived"]:
         whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
         yield f"Labels {f'of {whose} ' if whose else ''}DERIVED from human captions."

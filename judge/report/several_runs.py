@@ -15,6 +15,7 @@ from judge.measure.comparing import unlike
 from judge.metrics import find_metric
 from judge.report.saved_run import SavedRun, name_runs, read_run
 from judge.statistics.breakdown import Breakdown
+from judge.statistics.summary import Summary
 from judge.types import Doubt
 from judge.utils.files import resolved
 
@@ -111,18 +112,21 @@ def _judged(facts: Mapping[str, Any]) -> bool:
 def name_apart(runs: Sequence[SavedRun]) -> list[SavedRun]:
     """The runs with captioners named apart: RUN/CAPTIONER where several runs have one of the name.
 
-    Runs whose typical persons have the same rows share that of the first.
+    Runs whose typical persons have the same rows share those of the first.
     """
-    rows = [[row for row in run.result.summaries if row.captioner in run.result.typical.values()] for run in runs]
-    firsts = [runs[rows.index(of)] for of in rows]
-    kept = [
-        {name for name in run.result.run["captioners"] if run is first or name not in run.result.typical.values()}
-        for run, first in zip(runs, firsts, strict=True)
-    ]
+
+    def rows_of(run: SavedRun, name: str) -> list[Summary]:
+        return [row for row in run.result.summaries if row.captioner == name]
+
+    def home(run: SavedRun, name: str) -> SavedRun:
+        sharing = runs if name in run.result.typical.values() else [run]
+        return next(of for of in sharing if rows_of(of, name) == rows_of(run, name))
+
+    places = [{name: home(run, name) for name in run.result.run["captioners"]} for run in runs]
+    kept = [{name for name, of in homes.items() if of is run} for run, homes in zip(runs, places, strict=True)]
     twice = {name for of, other in combinations(kept, 2) for name in of & other}
     found = []
-    for run, first, own in zip(runs, firsts, kept, strict=True):
-        homes = {name: first if name in run.result.typical.values() else run for name in run.result.run["captioners"]}
+    for run, homes, own in zip(runs, places, kept, strict=True):
         names = {name: f"{home.name}/{name}" if name in twice else name for name, home in homes.items()}
         found.append(replace(run, result=_renamed(run.result, names, own)))
     return found

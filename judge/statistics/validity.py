@@ -141,8 +141,8 @@ def other_lengths(first: Summary, second: Summary, run: Mapping[str, Any]) -> st
 
 def _longer(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """What says more of an image tells more of the class, and names more tasks, whoever wrote it (docs/trust.md)."""
-    if row.metric.amplification == "one_side":
-        return
+    if row.metric.amplification == "one_side" or "typical" not in run["captioners"][row.captioner]:
+        return  # A typical person has no verdict.
     human, generated = _words_read(row, run)
     person, moved = _words_of_person(row, run), (row.amplification or row.metric.neutral) - row.metric.neutral
     if _is_longer(generated, person if person and moved > 0 else human, moved, _BRIEF):

@@ -80,6 +80,23 @@ def test_each_captioner_keeps_its_typical_person(runs: dict[str, Path]) -> None:
     assert [f"much/{TYPICAL}" in of for of in names] == [True, False, False]
 
 
+def test_runs_share_the_typical_persons_that_they_have_in_common(runs: dict[str, Path]) -> None:
+    """One of them has a longer person as well, for a captioner that says more."""
+    first, other = read_runs([runs["much"], runs["both"]])
+    longer, entries = f"{TYPICAL} of 9 words", other.result.run["captioners"]
+    more = tuple(replace(row, captioner=longer) for row in other.result.summaries if row.captioner == TYPICAL)
+    entries = {**entries, "none": {**entries["none"], "typical": longer}, longer: entries[TYPICAL]}
+    result = replace(
+        other.result, summaries=(*other.result.summaries, *more), run={**other.result.run, "captioners": entries}
+    )
+    apart = name_apart([first, replace(other, result=result)])
+    assert [of.result.typical for of in apart] == [
+        {"much/much": TYPICAL}, {"both/much": TYPICAL, "none": longer}
+    ]  # fmt: skip
+    people = [{row.captioner for row in of.result.summaries} & {TYPICAL, longer} for of in apart]
+    assert people == [{TYPICAL}, {longer}]
+
+
 def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFiles, tmp_path: Path) -> None:
     """The value is that of the images that both describe, added up here from the answers, and the pairing is kept."""
     refusing = tmp_path / "refusing.json"

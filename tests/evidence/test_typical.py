@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 from judge.corpus import Corpus
-from judge.evidence.typical import TYPICAL, with_typical
-from judge.types import Captions
+from judge.evidence.builder import EvidenceBuilder
+from judge.evidence.typical import TYPICAL, add_longer, add_typical, with_typical
+from judge.text.lexicon import Lexicons, load_lexicon
+from judge.types import Captions, Labels
 
 HUMAN = {
     "1": ("a cat", "a cat sleeps", "two cats"),
@@ -32,3 +34,33 @@ def test_likeness_counts_rare_words_more() -> None:
     found = with_typical(Corpus(Captions("human", human), (), None), lambda caption: tuple(caption.split()))
     assert math.log(9 / 2) > math.log(9 / 7)
     assert found.generated[0].by_image["1"] == ("red a",)
+
+
+def test_a_person_says_as_much_as_a_longer_captioner() -> None:
+    """Captions, the most typical first, to the last word before a content word too many, worked by hand.
+
+    The second and the third share "red" and "bike", the first shares no word that is not in all. Content words come in
+    this order: rides, red, bike; town; old, home.
+    """
+    texts = ("An old man rides home.", "A man rides a red bike.", "Red bike, man rides through town.")
+    images = [f"{number}" for number in range(20)]
+    people = Captions("human", {**dict.fromkeys(images, texts), "few": texts[:2]}, "human.json")
+    said = {
+        "short": "a man rides a bike down the road",
+        "five": "cats cats chase dogs near small trams",
+        "seven": "cats chase dogs near small trams by blue boats",
+        "eight": "cats chase dogs near small trams by blue boats, q9",
+    }
+    told = tuple(Captions(name, dict.fromkeys([*images, "few"], (text,))) for name, text in said.items())
+    classes = {image: ("female", "male")[n % 2] for n, image in enumerate([*images, "few"])}
+    labels = Labels("gender", ("female", "male"), classes, "labels.csv")
+    builder = EvidenceBuilder(Corpus(people, told, labels), Lexicons(load_lexicon("gender"), None))
+    assert not add_typical(builder)
+    longer = {"short": TYPICAL, "five": f"{TYPICAL} of 5 words", "seven": f"{TYPICAL} of 6 words", "eight": TYPICAL}
+    assert add_longer(builder, people) == longer
+    *_, typical, five, six = (dict.fromkeys(of.by_image.values()) for of in builder.corpus.generated)
+    assert [*typical] == [(texts[1],)]
+    start = "A man rides a red bike, Red bike, man rides through town, An old man rides"
+    assert [*five] == [(start,)]
+    assert [*six] == [(f"{start} home",)]
+    assert builder.corpus.generated[-1].by_image.keys() == {*images}

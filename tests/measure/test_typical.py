@@ -84,6 +84,31 @@ def test_who_stereotypes_amplifies_and_who_is_typical_does_not(run: tuple[Result
     assert {(row.first, row.second) for row in result.differences()} == {("second", "much")}
 
 
+def test_a_captioner_that_says_more_meets_a_person_who_does(world: World) -> None:
+    """Two human captions joined exceed human captions, and not a typical person of as many content words."""
+    told = {image: [text.rstrip(" .") for text in of] for image, of in world.human.by_image.items()}
+    more, whole = (
+        Captions(name, {image: (" and ".join(of[:number]),) for image, of in told.items()})
+        for name, number in (("more", 2), ("whole", 4))
+    )
+    # More than all human captions say together.
+    rest = "xa xb xc xd xe xf xg xh"
+    endless = Captions("endless", {image: (f"{' and '.join(of)}, {rest}",) for image, of in told.items()})
+    corpus = Corpus(world.human, (more, whole, endless), world.labels)
+    result = measured(corpus, metrics="lic", refits=10)
+    entries = result.run["captioners"]
+    words = {name: entry["text"]["generated"]["words"] for name, entry in entries.items()}
+    people = {name: person for name, person in result.typical.items() if person != TYPICAL}
+    assert people == {name: f"{TYPICAL} of {words[people[name]]:.0f} words" for name in ("more", "whole")}
+    lines = {row.captioner: of for row, of in zip(result.summaries, result.conclusions(), strict=True)}
+    assert result.void.keys() == {("endless", "lic", "linear")}
+    for name, person in people.items():
+        beyond = known(lines[name].beyond)
+        assert beyond.second == person
+        assert words[beyond.second] == pytest.approx(words[name], rel=0.1)
+        assert lines[name].verdict in {"like a typical person", "cannot tell"}
+
+
 def test_a_mitigation_may_be_wrong_captions(run: tuple[Result, Path]) -> None:
     """As a warning says, where there is such a verdict of judges."""
     result, _ = run
