@@ -215,10 +215,10 @@ def longer(setting: Setting, trial: int, images: int = 900, dose: float = BIAS) 
     return concluded(replace(everyone, generated=tuple(generated)), setting, trial)
 
 
-def _listed(captions: Sequence[str]) -> list[str]:
-    """Words of captions that may be content words, each once, without those that name the attribute."""
-    words = dict.fromkeys(word for caption in captions for word in _masked(caption) if word.isalpha())
-    return [word for word in words if is_content(word)]
+def _listed(own: Sequence[str], captions: Sequence[str]) -> str:
+    """Words, and those content words of captions that do not name the attribute, each once."""
+    others = (word for caption in captions for word in _masked(caption) if is_content(word))
+    return ", ".join(dict.fromkeys([*own, *others]))
 
 
 # Name -> the caption of an image, from what people said of it.
@@ -227,8 +227,8 @@ JOINED: dict[str, Callable[[Sequence[str]], str]] = {
     "three captions": lambda of: " and ".join(of[:3]),
     "all captions": " and ".join,
     "sentences of two captions": lambda of: f"{' and '.join(of[:2])}. {' and '.join(of[2:4])}.",
-    "a caption and the other words": lambda of: ", ".join([of[0], *_listed([*of[1:]])]),
-    "a list of words": lambda of: ", ".join(_listed(of)),
+    "a caption and the other words": lambda of: f"{of[0]}, {_listed((), of[1:])}",
+    "a list of words": lambda of: _listed([word for word in tokenize(of[0]) if is_content(word)], of[1:]),
 }
 
 
