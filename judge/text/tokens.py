@@ -104,6 +104,7 @@ def content_of(words: Iterable[str]) -> frozenset[str]:
     return frozenset(filter(is_content, words))
 
 
+@cache
 def kind_of(word: str) -> WordKind:
     """Whether a token is a content word, a function word of English, a number (digits or a word), or a mark.
 
