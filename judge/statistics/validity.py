@@ -153,7 +153,7 @@ def _longer(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 def _words_of_person(row: Summary, run: Mapping[str, Any]) -> float:
     """Words of the typical person that the row is compared with; 0: there is none, or they have no effect."""
     entry = run["captioners"][row.captioner]
-    if not entry.get("typical") or row.judge in entry["without_typical"].get(row.metric.name, {}):
+    if not entry.get("typical") or row.judge in entry.get("without_typical", {}).get(row.metric.name, {}):
         return 0.0
     return _words_read(replace(row, captioner=entry["typical"]), run)[1]
 
