@@ -207,10 +207,10 @@ def longer(setting: Setting, trial: int, images: int = 900, dose: float = BIAS) 
     """Captioners that say what several people said, which adds no stereotype; and with A->T in what they said."""
     everyone, (*_, source) = _everyone(setting, images, trial), read(setting.data)
     generated = list[Captions]()
-    for size, (name, join) in product((0.0, dose), JOINED.items()):
+    for name, size in [*product(JOINED, (0.0,)), *product(DOSED, (dose,))]:
         told = inject(everyone.human, source, "A->T", size, seed=seed_of("longer", trial)) if size else everyone.human
         bare = {image: [text.rstrip(" .") for text in of] for image, of in told.by_image.items()}
-        said = {image: (join(of),) for image, of in bare.items()}
+        said = {image: (JOINED[name](of),) for image, of in bare.items()}
         generated.append(Captions(f"{name}, A->T {size:g}" if size else name, said))
     return concluded(replace(everyone, generated=tuple(generated)), setting, trial)
 
@@ -230,6 +230,7 @@ JOINED: dict[str, Callable[[Sequence[str]], str]] = {
     "a caption and the other words": lambda of: f"{of[0]}, {_listed((), of[1:])}",
     "a list of words": lambda of: _listed([word for word in tokenize(of[0]) if is_content(word)], of[1:]),
 }
+DOSED = ("two captions", "all captions")
 
 
 def second(setting: Setting, trial: int, images: int = 900) -> list[Record]:

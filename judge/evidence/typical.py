@@ -14,17 +14,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from itertools import chain
+from statistics import fmean
 
 from judge.corpus import Corpus
 from judge.evidence.builder import EvidenceBuilder
 from judge.evidence.joined import INDEX_COVERAGE
-from judge.text.survey import mean_content
 from judge.text.tokens import content_of
 from judge.types import Captions, Words
 
 TYPICAL = "typical person"
-#: Content words, over those of another side, from which captions tell more for that reason alone.
+#: Content words, over those of others, from which captions tell more for that reason alone.
 LONGER = 1.25
 #: Human captions that an image needs: of two, neither is more like the other.
 LEAST = 3
@@ -65,37 +65,43 @@ def add_longer(builder: EvidenceBuilder, human: Captions) -> dict[str, str]:
     """Add typical persons who say as much as captioners that say more than people do; ``human``: all their captions.
 
     The builder's last captioner is the typical person. Captioners of about as many content words share a person. None
-    is added for a captioner that says more than all human captions of its images together.
+    is added for a captioner that says much more than all human captions of its images together.
 
     Returns:
         Captioner -> the typical person that it is compared with.
     """
-    people, found = dict[str, Captions](), dict[str, str]()
     *captioners, typical = builder.corpus.generated
-    ordered = cache(lambda: in_order(human.by_image, builder.masked, typical.by_image))
-    for captioner in captioners:
-        found[captioner.name] = TYPICAL
-        survey = builder.join(captioner, judged=False)[0].survey
-        number = survey["generated"].words_read
-        if number > LONGER * survey["human"].words_read:
-            said = {image: _say(of, round(number), builder.masked) for image, of in ordered().items()}
-            length = mean_content([*map(builder.masked, said.values())])
-            if number <= LONGER * length:
-                found[captioner.name] = name = f"{TYPICAL} of {length:.0f} words"
-                source = f"{human.source}: the captions of each image, joined and cut"
-                people[name] = Captions(name, {image: (text,) for image, text in said.items()}, source)
+    surveys = {of.name: builder.join(of, judged=False)[0].survey for of in (*captioners, typical)}
+    lengths = {name: of["generated"].words_read for name, of in surveys.items()}
+    found, people = {of.name: TYPICAL for of in captioners}, dict[str, Captions]()
+    longer = [name for name in found if lengths[name] > LONGER * lengths[TYPICAL]]
+    ordered = in_order(human.by_image, builder.masked, typical.by_image) if longer else {}
+    sizes = [len(content_of(chain.from_iterable(map(builder.masked, of)))) for of in ordered.values()]
+    for name in longer:
+        most = _cut(sizes, lengths[name])
+        mean = fmean(min(size, most) for size in sizes)
+        if lengths[name] <= LONGER * mean:
+            found[name] = person = f"{TYPICAL} of {mean:.0f} words"
+            said = {image: (_say(of, most, builder.masked),) for image, of in ordered.items()}
+            people[person] = Captions(person, said, f"{human.source}: the captions of each image, joined and cut")
     builder.corpus = replace(builder.corpus, generated=(*builder.corpus.generated, *people.values()))
     return found
 
 
-def _say(captions: Sequence[str], number: int, masked: Callable[[str], Words]) -> str:
-    """Captions one after the other, with a comma between two, to the last word before content word ``number`` + 1."""
+def _cut(sizes: Sequence[int], length: float) -> int:
+    """How many content words texts that have so many may keep, each, for a mean of ``length``, or the largest mean."""
+    cuts = range(1, max(sizes))
+    return next((most for most in cuts if fmean(min(size, most) for size in sizes) >= length), max(sizes))
+
+
+def _say(captions: Sequence[str], most: int, masked: Callable[[str], Words]) -> str:
+    """Captions one after the other, with a comma between two, up to the content word after ``most`` different ones."""
     said, content = list[str](), set[str]()
     for caption in captions:
         said[-1:] = [f"{word}," for word in said[-1:]]
         for word in caption.rstrip(" .").split():
             content |= content_of(masked(word))
-            if said and len(content) > number:
+            if said and len(content) > most:
                 return " ".join(said).rstrip(",")
             said.append(word)
     return " ".join(said)
