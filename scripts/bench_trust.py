@@ -198,7 +198,7 @@ def concluded(corpus: Corpus, setting: Setting, trial: int) -> list[Record]:
     rivals = tuple(one for one in corpus.generated if one.name in chosen)
     slow = judged(replace(corpus, generated=rivals), setting, "verdicts", trial, seeds=DRAWS) if rivals else quick
     for one in rivals:
-        alone = tuple(row for row in slow.summaries if row.captioner in {one.name, slow.typical[one.name]})
+        alone = tuple(row for row in slow.summaries if row.captioner in {one.name, *slow.people})
         found += [of for of in records(replace(slow, summaries=alone), trial) if of["captioner"] == one.name]
     return [record for record in found if not is_person(record["captioner"])]
 

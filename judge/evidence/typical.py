@@ -5,27 +5,34 @@ its captions than from varied ones. The typical person shows how much. The choic
 name the attribute.
 
 A captioner that says more of an image than people do tells more of the class, for that reason alone. It is compared
-with a typical person who says as much: the human captions of each image, joined and cut to as many content words.
+with a typical person who says as much: the human captions of each image, joined and cut to about as many content words.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain
+from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Self
 
 from judge.corpus import Corpus
 from judge.evidence.builder import EvidenceBuilder
 from judge.evidence.joined import INDEX_COVERAGE
-from judge.text.tokens import content_of
-from judge.types import Captions, Words
+from judge.text.tokens import content_of, kind_of
+from judge.types import Captions, Length, Words
 
 TYPICAL = "typical person"
+Longer = Mapping[str, Mapping[Length, str]]
+"""Captioner -> length of captions -> the typical person who says as much."""
 #: Content words, over those of others, from which captions tell more for that reason alone.
 LONGER = 1.25
+# Most content words of a longer person: captioners of about equal length share one.
+_CUTS = sorted({round(1.1**power) for power in range(80)})
+# Marks that stay in its text; others may end a sentence.
+_KEPT = {",", "-"}
 #: Human captions that an image needs: of two, neither is more like the other.
 LEAST = 3
 #: End of the reason where too few images have them.
@@ -56,55 +63,86 @@ def add_typical(builder: EvidenceBuilder) -> str:
     return ""
 
 
+def is_longer(name: str) -> bool:
+    """Whether a captioner of this name is one of the typical persons of :func:`add_longer`."""
+    return name.startswith(f"{TYPICAL} of up to ")
+
+
 def is_person(name: str) -> bool:
     """Whether a captioner of this name is a typical person."""
-    return name.startswith(TYPICAL)
+    return name == TYPICAL or is_longer(name)
 
 
-def add_longer(builder: EvidenceBuilder, human: Captions) -> dict[str, str]:
-    """Add typical persons who say as much as captioners that say more than people do; ``human``: all their captions.
+def add_longer(builder: EvidenceBuilder, human: Captions, lengths: Collection[Length]) -> Longer:
+    """Add typical persons who say as much as captioners that say more than the typical person does.
 
-    The builder's last captioner is the typical person. Captioners of about as many content words share a person. None
-    is added for a captioner that says much more than all human captions of its images together.
+    The last captioner of the builder is the typical person. There is no longer person for a captioner that says over
+    ``LONGER`` times as much as all human captions of its images together.
+
+    Args:
+        builder: of the human captions without those of the typical person.
+        human: all human captions.
+        lengths: by which captioners are compared, as names of :class:`~judge.text.survey.Survey` (:class:`Metric`).
 
     Returns:
-        Captioner -> the typical person that it is compared with.
+        Captioner -> length -> the longer person that it is compared with.
     """
     *captioners, typical = builder.corpus.generated
-    surveys = {of.name: builder.join(of, judged=False)[0].survey for of in (*captioners, typical)}
-    lengths = {name: of["generated"].words_read for name, of in surveys.items()}
-    found, people = {of.name: TYPICAL for of in captioners}, dict[str, Captions]()
-    longer = [name for name in found if lengths[name] > LONGER * lengths[TYPICAL]]
-    ordered = in_order(human.by_image, builder.masked, typical.by_image) if longer else {}
-    sizes = [len(content_of(chain.from_iterable(map(builder.masked, of)))) for of in ordered.values()]
-    for name in longer:
-        most = _cut(sizes, lengths[name])
-        mean = fmean(min(size, most) for size in sizes)
-        if lengths[name] <= LONGER * mean:
-            found[name] = person = f"{TYPICAL} of {mean:.0f} words"
-            said = {image: (_say(of, most, builder.masked),) for image, of in ordered.items()}
-            people[person] = Captions(person, said, f"{human.source}: the captions of each image, joined and cut")
+
+    def length(captioner: Captions, name: Length) -> float:
+        return float(getattr(builder.join(captioner, judged=False)[0].survey["generated"], name))
+
+    long = {(of.name, name): length(of, name) for name in sorted(lengths) for of in captioners}
+    long = {key: number for key, number in long.items() if number > LONGER * length(typical, key[1])}
+    told = _Told.of(builder, human, typical.by_image) if long else None
+    people, found = dict[str, Captions](), dict[str, dict[Length, str]]()
+    for (captioner, name), number in long.items():
+        assert told
+        person = told.person(number)
+        if number <= LONGER * length(person, name):
+            people[person.name] = person
+            found.setdefault(captioner, {})[name] = person.name
     builder.corpus = replace(builder.corpus, generated=(*builder.corpus.generated, *people.values()))
     return found
 
 
-def _cut(sizes: Sequence[int], length: float) -> int:
-    """How many content words texts that have so many may keep, each, for a mean of ``length``, or the largest mean."""
-    cuts = range(1, max(sizes))
-    return next((most for most in cuts if fmean(min(size, most) for size in sizes) >= length), max(sizes))
+@dataclass(frozen=True)
+class _Told:
+    """All human captions of each image as one text, the most typical first, without marks that end a sentence.
 
+    ``texts``: image -> its words, and for each word how many different content words there are up to it.
+    """
 
-def _say(captions: Sequence[str], most: int, masked: Callable[[str], Words]) -> str:
-    """Captions one after the other, with a comma between two, up to the content word after ``most`` different ones."""
-    said, content = list[str](), set[str]()
-    for caption in captions:
-        said[-1:] = [f"{word}," for word in said[-1:]]
-        for word in caption.rstrip(" .").split():
-            content |= content_of(masked(word))
-            if said and len(content) > most:
-                return " ".join(said).rstrip(",")
-            said.append(word)
-    return " ".join(said)
+    source: str
+    texts: dict[str, tuple[list[str], list[int]]]
+
+    @classmethod
+    def of(cls, builder: EvidenceBuilder, human: Captions, images: Collection[str]) -> Self:
+        """The texts of ``images``. Their order is that of :func:`add_typical`, whoever the captioners are."""
+        labelled = [image for image in human.by_image if image in builder.truth.labels.by_image]
+        ordered = in_order(human.by_image, builder.masked, labelled)
+        texts = {}
+        for image in images:
+            words, content, counts = list[str](), set[str](), list[int]()
+            for caption in ordered[image]:
+                read = [word for word in builder.options.words(caption) if kind_of(word) != "mark" or word in _KEPT]
+                words += [",", *read] if words else read
+            for word in words:
+                content |= content_of(builder.mask((word,), "attribute"))
+                counts.append(len(content))
+            texts[image] = words, counts
+        return cls(human.source, texts)
+
+    def person(self, length: float) -> Captions:
+        """A person with ``length`` content words or a few more on average, or with all words if these are fewer.
+
+        Equal names are equal captions, so that captioners of about the same length share a person.
+        """
+        sizes = [counts[-1] for _, counts in self.texts.values()]
+        cuts = (cut for cut in _CUTS if cut >= max(sizes) or fmean(min(size, cut) for size in sizes) >= length)
+        cut = next(cuts, _CUTS[-1])
+        said = {image: (" ".join(words[: bisect_right(counts, cut)]),) for image, (words, counts) in self.texts.items()}
+        return Captions(f"{TYPICAL} of up to {cut} words", said, f"{self.source}: the captions of each image, joined")
 
 
 def with_typical(corpus: Corpus, masked: Callable[[str], Words], images: Collection[str] | None = None) -> Corpus:

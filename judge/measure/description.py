@@ -17,7 +17,7 @@ from typing import Any
 from judge.corpus.attributes import ProductLabels, parts_of
 from judge.evidence import Joined, Preparation, Sides
 from judge.evidence.counts import CountRows
-from judge.evidence.typical import is_person
+from judge.evidence.typical import TYPICAL, is_person
 from judge.judges import SELF
 from judge.measure.jobs import Job, Work, compares, most_images
 from judge.measure.plan import Plan
@@ -142,8 +142,8 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
     for (row, judge), why in work.without_typical.items():
         missing.setdefault(row, {})[judge] = why
     for name in filterfalse(is_person, entries):
-        person = work.typical.get(name)
-        entries[name] |= {"typical": person if person in entries else None, "without_typical": missing}
+        entries[name] |= {"typical": TYPICAL if TYPICAL in entries else None, "without_typical": missing}
+        entries[name]["longer"] = {length: of for length, of in work.longer.get(name, {}).items() if of in entries}
     return entries
 
 
@@ -172,7 +172,7 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     truth = work.truth
     found = {"attribute": truth.labels.attribute, "lexicon": _spell(truth.words.attribute), **asdict(plan.text)}
     del found["language"]  # It is the lexicons'.
-    found["typical"] = bool(work.typical)
+    found["typical"] = any(captioner.name == TYPICAL for captioner in work.corpus.generated)
     found |= {"plugin": metric.origin} if metric.origin else {}
     if metric.reads_tasks:
         found["tasks"] = _spell(truth.words.tasks)

@@ -12,7 +12,7 @@ from judge.corpus import Corpus
 from judge.errors import JudgeError, nearest
 from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.counts import CountRows, count_captions, task_rows
-from judge.evidence.typical import TYPICAL, add_longer, add_typical, is_person
+from judge.evidence.typical import TYPICAL, Longer, add_longer, add_typical, is_longer, is_person
 from judge.judges import DEFAULT_JUDGE, SELF, find_judge, name_self, with_head
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
@@ -41,14 +41,14 @@ class Work:
     """The work of a run.
 
     Attributes:
-        corpus: the captions; of the human ones without those of the typical person, who is then the last captioner.
+        corpus: the captions; human ones without those of the typical person. Typical persons are the last captioners.
         truth: the answers of each image, and the words that would reveal them.
         families: judge of text -> the judges of other families that it is compared with.
         companions: these, on the same evidence, as far as ``jobs`` does not have them.
         counts: the rows of ``counts.parquet``: those of ``count_rows``, one of these per captioner.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
         sources: checksum of labels and human captions of every labelled image, described by a captioner or not.
-        typical: captioner -> the typical person that it is compared with.
+        longer: captioner -> length of captions -> the typical person who says as much, where it needs one.
         without_typical: names of metric and judge -> why they do not measure a typical person, as a clause.
     """
 
@@ -62,7 +62,7 @@ class Work:
     counts: pd.DataFrame
     tasks: pd.DataFrame
     sources: str
-    typical: Mapping[str, str]
+    longer: Longer
     without_typical: Mapping[tuple[str, str], str]
 
     @property
@@ -78,9 +78,9 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     captioner with the name of the typical person.
     """
     names = [captions.name for captions in corpus.generated]
-    if any(map(is_person, names)):
+    for name in filter(is_person, names):
         mend = "give it another name (--captions NAME=FILE)"
-        raise JudgeError(f"a captioner is called '{TYPICAL}', as rows of the table are", mend=mend)
+        raise JudgeError(f"a captioner is called '{name}', as rows of the table are", mend=mend)
     if plan.baseline and plan.baseline not in names:
         where = f"--baseline {plan.baseline}"
         raise JudgeError(f"no captioner is called '{plan.baseline}'", where=where, mend=nearest(plan.baseline, names))
@@ -115,13 +115,14 @@ def _lay_out(
     folds = plan.folds if plan.protocol == "crossfit" and len(counted) < len(metrics) else 0
     without_typical = without_typical or add_typical(builder)
     builder.leave_out_small(corpus.generated, metrics, max(MINIMUM_IMAGES, folds))
-    typical = {} if without_typical else add_longer(builder, corpus.human)
+    lengths = {metric.length for metric in metrics if metric.length and compares([metric])}
+    longer = {} if without_typical else add_longer(builder, corpus.human, lengths)
     missing = dict[tuple[str, str], str]()
     if without_typical:
         named = [(metric, judge) for metric in metrics for judge in _judges_of(metric, plan)]
         missing = {(metric.name, judge): without_typical for metric, judge in named}
-    rows = tuple(_count(builder, plan, counted, missing)) if counted else ()
-    jobs = tuple(_jobs(builder, plan, metrics, missing))
+    rows = tuple(_count(builder, plan, counted, longer, missing)) if counted else ()
+    jobs = tuple(_jobs(builder, plan, metrics, longer, missing))
     if len(missing) == sum(len(_judges_of(metric, plan)) for metric in metrics) and not without_typical:
         raise JudgeError(next(iter(missing.values())))  # Human captions then need not do without the typical ones.
     tasks = [task_rows(builder, one) for one in builder.corpus.generated] if plan.breakdown else []
@@ -141,7 +142,7 @@ def _lay_out(
         counts=_concat([of.rows for of in rows]),
         tasks=_concat(tasks),
         sources=sources.hexdigest(),
-        typical=typical,
+        longer=longer,
         without_typical=missing,
     )
 
@@ -165,20 +166,39 @@ def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _count(
-    builder: EvidenceBuilder, plan: Plan, counted: Sequence[Metric], missing: dict[tuple[str, str], str]
+    builder: EvidenceBuilder,
+    plan: Plan,
+    counted: Sequence[Metric],
+    longer: Longer,
+    missing: dict[tuple[str, str], str],
 ) -> Iterator[CountRows]:
     """The input of counted metrics; adds to ``missing`` why they do not count the typical person's captions."""
     for captioner in builder.corpus.generated:
+        if not (asked := _asked_of(captioner.name, counted, longer)):
+            continue
         try:
-            yield count_captions(builder, captioner, counted, vocabulary=plan.vocabulary)
+            yield count_captions(builder, captioner, asked, vocabulary=plan.vocabulary)
         except JudgeError as error:
             if not is_person(captioner.name):
                 raise
-            missing |= {(metric.name, metric.judge): error.what for metric in counted}
+            if captioner.name == TYPICAL:
+                missing |= {(metric.name, metric.judge): error.what for metric in counted}
+
+
+def _asked_of(name: str, metrics: Sequence[Metric], longer: Longer) -> list[Metric]:
+    """The metrics that measure a captioner: a longer person is measured by those that a captioner needs it for."""
+    if not is_longer(name):
+        return [*metrics]
+    lengths = {length for of in longer.values() for length, person in of.items() if person == name}
+    return [metric for metric in metrics if metric.length in lengths and compares([metric])]
 
 
 def _jobs(
-    builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric], missing: dict[tuple[str, str], str]
+    builder: EvidenceBuilder,
+    plan: Plan,
+    metrics: Sequence[Metric],
+    longer: Longer,
+    missing: dict[tuple[str, str], str],
 ) -> Iterator[Job]:
     """Every judge to train; adds to ``missing`` why metrics and judges do not measure the typical person."""
     groups: dict[object, list[Metric]] = {}
@@ -187,8 +207,9 @@ def _jobs(
             groups.setdefault(metric.training, []).append(metric)
     with_person = any(is_person(captioner.name) for captioner in builder.corpus.generated)
     for captioner in builder.corpus.generated:
-        for alike in groups.values():
-            for judge in choose_judges(alike[0], plan.judges):
+        for group in groups.values():
+            alike = _asked_of(captioner.name, group, longer)
+            for judge in choose_judges(alike[0], plan.judges) if alike else ():
                 if is_person(captioner.name) and judge.startswith(SELF):
                     missing |= {(metric.name, judge): _NO_CHECKPOINT for metric in alike}
                     continue
@@ -198,7 +219,8 @@ def _jobs(
                 except JudgeError as error:
                     if not is_person(captioner.name):
                         raise
-                    missing |= {(metric.name, judge): error.what for metric in alike}
+                    if captioner.name == TYPICAL:
+                        missing |= {(metric.name, judge): error.what for metric in alike}
                 else:
                     yield from jobs_of(evidence, tuple(alike), judge, plan)
 

@@ -18,7 +18,7 @@ from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
 from judge.statistics.curve import Curve, learning_curves
 from judge.statistics.summary import Replicates, Summary
-from judge.statistics.validity import void_rows
+from judge.statistics.validity import people_of, person_of, void_rows
 from judge.types import Interval, TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
@@ -215,15 +215,19 @@ class Result:
         return Pairing(self.scores, self.counts, self.run)
 
     @property
-    def typical(self) -> dict[str, str]:
-        """Captioner -> the typical person that it is compared with, for those that have one."""
-        entries = self.run["captioners"].items()
-        return {name: entry["typical"] for name, entry in entries if entry.get("typical")}
+    def people(self) -> set[str]:
+        """The typical persons of the run, who are among its captioners."""
+        return people_of(self.run)
+
+    @property
+    def typical(self) -> dict[Key, str]:
+        """Key of a captioner's row -> the typical person that it is compared with, for those that have one."""
+        return {row.key: person for row in self.summaries if (person := person_of(row, self.run))}
 
     @property
     def of_captioners(self) -> list[Summary]:
-        """The summaries of captioners, without those of the typical person."""
-        people = set(self.typical.values())
+        """The summaries of captioners, without those of typical persons."""
+        people = self.people
         return [row for row in self.summaries if row.captioner not in people]
 
     @cached_property
@@ -242,7 +246,9 @@ class Result:
     @cached_property
     def _conclusions(self) -> list[Conclusion]:
         level = self.run["level"]
-        return conclude(self.summaries, self.void, typical=self.typical, pair=self._pairing, level=level)
+        return conclude(
+            self.summaries, self.void, people=self.people, typical=self.typical, pair=self._pairing, level=level
+        )
 
     def __repr__(self) -> str:
         names = dict.fromkeys(row.captioner for row in self.of_captioners)

@@ -10,7 +10,7 @@ from judge.metrics.amplification import NEUTRAL
 from judge.metrics.counted.spec import CountedMetric
 from judge.metrics.scores import SCORES
 from judge.text.alignment import AlignmentName
-from judge.types import Direction, TargetKind
+from judge.types import Direction, Length, TargetKind
 
 Hidden = Literal["attribute words", "task words", "people"]
 Prior = Literal["P(t)/P(a)", "P(a^)/P(T)"]
@@ -123,6 +123,13 @@ class Metric:
     def weighs_tasks(self) -> bool:
         """Whether captions weigh by the tasks that they name (A->T)."""
         return self.prior == "P(t)/P(a)"
+
+    @property
+    def length(self) -> Length | None:
+        """The length of captions, in a survey, that raises the value without any bias; None: none does."""
+        if self.from_annotation or (self.counted and self.direction != "A->T"):
+            return None
+        return "words" if self.counted else "words_read"
 
     @property
     def neutral(self) -> float:

@@ -79,7 +79,7 @@ def eval_results(saved: SavedRun) -> str:
 def _evaluations(saved: SavedRun) -> Iterator[tuple[str, list[Any]]]:
     """Captioners, without typical people, and ``EvalResult`` of each row that has a value."""
     lines = [line for line in lines_of(saved.result) if _value(line.summary) is not None]
-    for name in (of for of in saved.result.run["captioners"] if of not in saved.result.typical.values()):
+    for name in (of for of in saved.result.run["captioners"] if of not in saved.result.people):
         if found := [_evaluation(line, saved) for line in lines if line.summary.captioner == name]:
             yield name, found
 

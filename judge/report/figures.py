@@ -31,15 +31,14 @@ _NO_AMPLIFICATION = "The line is chance: no amplification."
 def forests(result: Result) -> Iterator[Drawing]:
     """Amplification with its interval: of each metric a figure, with a row per captioner and judge."""
     verdicts = {row.key: of.verdict for row, of in zip(result.summaries, result.conclusions(), strict=True)}
-    names = set(result.typical.values())
-    people = {row.key: row for row in result.summaries if _has_value(row) and row.captioner in names}
+    people = {row.key: row for row in result.summaries if _has_value(row) and row.captioner in result.people}
     for metric, rows in _by_metric(result).items():
         above, below = metric.verdicts
         # A metric without a sign (Multi->) has one verdict.
         signs = {below: (plots.HUMAN, "s"), above: (plots.GENERATED, "o")}
         figure, axes = plots.rows_figure(_labels(rows), f"amplification by {metric.title}")
         chances = [None if metric.counted else row.chance_level for row in rows]
-        typical = [people.get((result.typical.get(row.captioner, ""), *row.key[1:])) for row in rows]
+        typical = [people.get((result.typical.get(row.key, ""), *row.key[1:])) for row in rows]
         plots.draw_typical(axes, typical)
         for place, (row, chance) in enumerate(zip(rows, chances, strict=True)):
             colour, marker = signs.get(verdicts[row.key] or "", (plots.GREY, "D"))

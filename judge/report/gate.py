@@ -41,7 +41,7 @@ def read_condition(text: str, metrics: Sequence[str]) -> Callable[[Result], Iter
     def met(result: Result) -> Iterator[str]:
         for row in lines_of(result):
             line, value, reason = row.summary, number(row), row.conclusion.reason
-            if line.metric.name not in rows or line.captioner in result.typical.values():
+            if line.metric.name not in rows or line.captioner in result.people:
                 continue
             subject = f"{where}: {line.captioner}, {line.title}"
             if reason or value is None or math.isnan(value):

@@ -5,7 +5,6 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from judge.errors import some
-from judge.evidence.typical import TYPICAL
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.quality import Quality
@@ -13,6 +12,7 @@ from judge.report.table import how_many
 from judge.statistics.comparisons import LIKE_TYPICAL, Difference, Key
 from judge.statistics.inference import POWER, SIGNIFICANT
 from judge.statistics.summary import Summary
+from judge.statistics.validity import people_of
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
@@ -119,8 +119,7 @@ def _classes(run: Mapping[str, Any]) -> str:
 def _entries(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The entries of captioners, without those of the typical person."""
     every: Mapping[str, Mapping[str, Any]] = run["captioners"]
-    people = {entry.get("typical") for entry in every.values()}
-    return [entry for name, entry in every.items() if name not in people]
+    return [entry for name, entry in every.items() if name not in people_of(run)]
 
 
 def _left_out(run: Mapping[str, Any]) -> str:
@@ -159,10 +158,9 @@ def _remarks(result: Result) -> Iterator[str]:
     metrics, labels = metrics_of(result), result.run["labels"]
     if result.typical:
         yield "Typical person: for each image the human caption that is most like the others."
-        for names, person in alike(result.typical.items()):
-            if person.rpartition("/")[2] != TYPICAL:
-                what = "the human captions of an image, the most typical first, up to so many content words"
-                yield f"The {person} says as much as {names}: {what}."
+        longer = sorted({(row[0], person) for row, person in result.typical.items() if " of up to " in person})
+        for names, person in alike(longer):
+            yield f"A {person} says as much as {names}: all human captions of an image, up to so many content words."
     if labels["derived"]:
         whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
         yield f"Labels {f'of {whose} ' if whose else ''}DERIVED from human captions."

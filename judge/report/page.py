@@ -108,7 +108,7 @@ def _lead(result: Result) -> str:
     run = result.run
     counts = sorted({sum(entry["images"].values()) for entry in run["captioners"].values()})
     images = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    captioners = len(run["captioners"].keys() - {*result.typical.values()})
+    captioners = len(run["captioners"].keys() - result.people)
     metrics = len({row.metric for row in result.summaries})
     line = f"{how_many(captioners, 'captioner')}, {how_many(metrics, 'metric')}, {images} images. "
     line += f"Attribute: {run['attribute']}, as perceived."

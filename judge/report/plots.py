@@ -118,7 +118,8 @@ def draw_interval(axes: Axes, interval: Interval | None, at: float, *, vertical:
 
 
 def draw_typical(axes: Axes, rows: Sequence[Summary | None]) -> None:
-    """Draw the typical person's value, and a band for its interval, across each row that has one; name the first."""
+    """Draw the typical person's value, and a band for its interval, across each row that has one."""
+    names = {row.captioner for row in rows if row}
     named = False
     for place, row in enumerate(rows):
         if row is None or (at := row.amplification) is None:
@@ -126,7 +127,12 @@ def draw_typical(axes: Axes, rows: Sequence[Summary | None]) -> None:
         if not named:
             where: Any = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center", "va": "bottom"}
             axes.annotate(
-                shorten(row.captioner), (at, axes.get_ylim()[1]), **where, fontsize=8, color=NOTE, annotation_clip=False
+                shorten(row.captioner) if len(names) == 1 else "typical persons",
+                (at, axes.get_ylim()[1]),
+                **where,
+                fontsize=8,
+                color=NOTE,
+                annotation_clip=False,
             )
             named = True
         ends = [place - 0.5, place + 0.5]

@@ -119,7 +119,7 @@ def name_apart(runs: Sequence[SavedRun]) -> list[SavedRun]:
         return [row for row in run.result.summaries if row.captioner == name]
 
     def home(run: SavedRun, name: str) -> SavedRun:
-        sharing = runs if name in run.result.typical.values() else [run]
+        sharing = runs if name in run.result.people else [run]
         return next(of for of in sharing if rows_of(of, name) == rows_of(run, name))
 
     places = [{name: home(run, name) for name in run.result.run["captioners"]} for run in runs]
@@ -145,8 +145,9 @@ def _renamed(result: Result, names: Mapping[str, str], kept: Collection[str]) ->
     for part in {"captioners", "human_scores"} & facts.keys():
         facts[part] = {names[name]: of for name, of in facts[part].items() if name in kept}
     for name, entry in facts["captioners"].items():
+        longer = {length: names[of] for length, of in entry.get("longer", {}).items()}
         if entry.get("typical"):
-            facts["captioners"][name] = {**entry, "typical": names[entry["typical"]]}
+            facts["captioners"][name] = {**entry, "typical": names[entry["typical"]], "longer": longer}
     breakdown = result.breakdown
     return replace(
         result,

@@ -26,7 +26,7 @@ class Line(NamedTuple):
 
 def lines_of(result: Result) -> tuple[Line, ...]:
     """The rows of the main table, those of the typical person last."""
-    people, lines = set(result.typical.values()), map(Line, result.summaries, result.conclusions())
+    people, lines = result.people, map(Line, result.summaries, result.conclusions())
     return tuple(sorted(lines, key=lambda line: line.summary.captioner in people))
 
 

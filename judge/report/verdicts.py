@@ -18,9 +18,8 @@ _NO_DIFFERENCE = {CANNOT_TELL, NO_VERDICT, PRIOR_ONLY}
 def verdicts(result: Result) -> dict[str, str]:
     """Captioner -> a sentence that begins with what it does, and claims no more than the tests; in table order."""
     found: dict[str, list[Line]] = {}
-    people = set(result.typical.values())
     for line in lines_of(result):
-        if line.summary.captioner not in people:
+        if line.summary.captioner not in result.people:
             found.setdefault(line.summary.captioner, []).append(line)
     alone = _with_one_judge(result)
     return {captioner: f"{'; '.join(_parts(lines, alone))}." for captioner, lines in found.items()}

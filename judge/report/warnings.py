@@ -15,7 +15,7 @@ from judge.report.tables import lines_of
 from judge.statistics.comparisons import ABOVE, BELOW, CANNOT_TELL, PRIOR_ONLY
 from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import ROW, Summary
-from judge.statistics.validity import quote_tokens
+from judge.statistics.validity import people_of, quote_tokens
 from judge.text.alignment import hardly_contextual
 from judge.types import Doubt
 
@@ -149,10 +149,12 @@ def _masked(run: Mapping[str, Any]) -> Iterator[str]:
 
 def _texts(run: Mapping[str, Any]) -> Iterator[str]:
     """Notes on captions: cleaning, words left by masking, another language, one text for many images."""
+    people = people_of(run)
     found = [
         (f"Human captions of {name}'s images" if side == "human" else f"Captions of {name}", note)
         for name, entry in run["captioners"].items()
         for side, text in entry.get("text", {}).items()
+        if side == "human" or name not in people
         for note in text_notes(text, run["attribute"])
     ]
     kinds = {note: type(note) for _, note in found}
@@ -255,7 +257,7 @@ def _moving(result: Result) -> Iterator[str]:
 
 def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
     """Captioners that mostly avoid the attribute, or name several classes much more often than human captions do."""
-    entries = run["captioners"].items()
+    entries = ((name, entry) for name, entry in run["captioners"].items() if name not in people_of(run))
     covered = {name: of for name, entry in entries if (of := entry["coverage"]) and "human" in of}
     quiet = {}
     for name, shares in covered.items():

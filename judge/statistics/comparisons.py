@@ -1,7 +1,7 @@
 """Conclusions from a table: verdicts, differences between captioners, and what is detectable."""
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from types import MappingProxyType
@@ -136,17 +136,18 @@ def conclude(
     summaries: Sequence[Summary],
     reasons: Mapping[Key, str] | None = None,
     *,
-    typical: Mapping[str, str] = MappingProxyType({}),
+    people: Collection[str] = (),
+    typical: Mapping[Key, str] = MappingProxyType({}),
     pair: PairRows | None = None,
     level: float = 0.95,
 ) -> list[Conclusion]:
     """The conclusion from each row of a table; Holm's correction is over the captioners of a metric and judge.
 
-    ``reasons``: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`). ``typical``:
-    captioner -> its typical person, who is in the table too. ``pair`` gives two rows on the images that they share.
-    ``level`` is that of the intervals of ``Conclusion.beyond``.
+    ``reasons``: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`). ``people``: the
+    typical persons of the table; ``typical``: key of a row -> that of its captioner. ``pair`` gives two rows on the
+    images that they share. ``level`` is that of the intervals of ``Conclusion.beyond``.
     """
-    void, people = reasons or {}, set(typical.values())
+    void = reasons or {}
     kinds = [row.key[1:] for row in summaries]
     corrected = _holm_within(kinds, [None if row.captioner in people else row.p_value for row in summaries])
     beyond = [*_beyond(summaries, typical, pair, level)] if pair else [None] * len(summaries)
@@ -163,15 +164,15 @@ def conclude(
 
 
 def _beyond(
-    summaries: Sequence[Summary], typical: Mapping[str, str], pair: PairRows, level: float
+    summaries: Sequence[Summary], typical: Mapping[Key, str], pair: PairRows, level: float
 ) -> Iterator[Difference | None]:
     """Each captioner less its typical person; None where one of them was measured on less than half of the images.
 
     Metrics of captions that name one class are of other images for each captioner: errors are then independent.
     """
-    people = {row.key: row for row in summaries if row.captioner in typical.values()}
+    rows = {row.key: row for row in summaries}
     for row in summaries:
-        other = people.get((typical.get(row.captioner, ""), *row.key[1:]))
+        other = rows.get((typical.get(row.key, ""), *row.key[1:]))
         pairs = pair(row, other) if other and _has_value(row) and _has_value(other) else None
         if pairs and 2 * min(of.images for of in pairs[:2]) >= max(of.images for of in pairs[:2]):
             found = difference(pairs.first, pairs.second, same_images=pairs.paired, level=level)

@@ -141,8 +141,8 @@ def other_lengths(first: Summary, second: Summary, run: Mapping[str, Any]) -> st
 
 def _longer(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """What says more of an image tells more of the class, and names more tasks, whoever wrote it (docs/trust.md)."""
-    if row.metric.amplification == "one_side" or "typical" not in run["captioners"][row.captioner]:
-        return  # A typical person has no verdict.
+    if row.metric.amplification == "one_side" or row.captioner in people_of(run):
+        return  # These are not compared with people.
     human, generated = _words_read(row, run)
     person, moved = _words_of_person(row, run), (row.amplification or row.metric.neutral) - row.metric.neutral
     if _is_longer(generated, person if person and moved > 0 else human, moved, _BRIEF):
@@ -152,10 +152,26 @@ def _longer(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 def _words_of_person(row: Summary, run: Mapping[str, Any]) -> float:
     """Words of the typical person that the row is compared with; 0: there is none, or they have no effect."""
-    entry = run["captioners"][row.captioner]
-    if not entry.get("typical") or row.judge in entry.get("without_typical", {}).get(row.metric.name, {}):
-        return 0.0
-    return _words_read(replace(row, captioner=entry["typical"]), run)[1]
+    name = person_of(row, run)
+    return _words_read(replace(row, captioner=name), run)[1] if name else 0.0
+
+
+def person_of(row: Summary, run: Mapping[str, Any]) -> str | None:
+    """The typical person that a row is compared with, by the entry "run" of ``metrics.json``; None where there is none.
+
+    Where length matters to the metric, this is the one who says as much as the captioner.
+    """
+    entries = run["captioners"]
+    entry = entries[row.captioner]
+    people = entry.get("longer", {}).get(row.metric.length), entry.get("typical")
+    reads = ((name, entries.get(name, {}).get("reads", {}).get(row.metric.name, {})) for name in people if name)
+    return next((name for name, judges in reads if row.judge in judges), None)
+
+
+def people_of(run: Mapping[str, Any]) -> set[str]:
+    """The typical persons among the captioners of a run."""
+    entries = run["captioners"].values()
+    return {name for of in entries for name in (of.get("typical"), *of.get("longer", {}).values()) if name}
 
 
 def _is_longer(words: float, others: float, moved: float, most: float = LONGER) -> bool:
@@ -168,11 +184,8 @@ def _is_longer(words: float, others: float, moved: float, most: float = LONGER) 
 
 def _words_read(row: Summary, run: Mapping[str, Any]) -> tuple[float, float]:
     """Content words of a human caption and of the captioner's, or of their sentences; 0: unknown, or of no effect."""
-    metric, text = row.metric, run["captioners"][row.captioner].get("text", {})
-    if metric.from_annotation or (metric.counted and metric.direction != "A->T"):
-        return 0.0, 0.0
-    name = "words" if metric.counted else "words_read"
-    human, generated = (float(text.get(side, {}).get(name, 0.0)) for side in _WHOSE)
+    text = run["captioners"][row.captioner].get("text", {})
+    human, generated = (float(text.get(side, {}).get(row.metric.length, 0.0)) for side in _WHOSE)
     return human, generated
 
 

@@ -71,7 +71,8 @@ def test_each_captioner_keeps_its_typical_person(runs: dict[str, Path]) -> None:
     *first, third = read_runs([runs["much"], runs["none"], runs["both"]])
     rows = (replace(row, images=1) if row.captioner == TYPICAL else row for row in third.result.summaries)
     apart = name_apart([*first, replace(third, result=replace(third.result, summaries=tuple(rows)))])
-    assert [of.result.typical for of in apart] == [
+    entries = [of.result.run["captioners"].items() for of in apart]
+    assert [{name: entry["typical"] for name, entry in of if "typical" in entry} for of in entries] == [
         {"much/much": f"much/{TYPICAL}"},
         {"none/none": f"much/{TYPICAL}"},
         {"both/much": f"both/{TYPICAL}", "both/none": f"both/{TYPICAL}"},
@@ -80,21 +81,31 @@ def test_each_captioner_keeps_its_typical_person(runs: dict[str, Path]) -> None:
     assert [f"much/{TYPICAL}" in of for of in names] == [True, False, False]
 
 
-def test_runs_share_the_typical_persons_that_they_have_in_common(runs: dict[str, Path]) -> None:
-    """One of them has a longer person as well, for a captioner that says more."""
-    first, other = read_runs([runs["much"], runs["both"]])
-    longer, entries = f"{TYPICAL} of 9 words", other.result.run["captioners"]
-    more = tuple(replace(row, captioner=longer) for row in other.result.summaries if row.captioner == TYPICAL)
-    entries = {**entries, "none": {**entries["none"], "typical": longer}, longer: entries[TYPICAL]}
-    result = replace(
-        other.result, summaries=(*other.result.summaries, *more), run={**other.result.run, "captioners": entries}
-    )
-    apart = name_apart([first, replace(other, result=result)])
-    assert [of.result.typical for of in apart] == [
-        {"much/much": TYPICAL}, {"both/much": TYPICAL, "none": longer}
-    ]  # fmt: skip
-    people = [{row.captioner for row in of.result.summaries} & {TYPICAL, longer} for of in apart]
-    assert people == [{TYPICAL}, {longer}]
+def test_runs_share_the_typical_persons_that_they_have_in_common(files: WorldFiles, tmp_path: Path) -> None:
+    """One of them has a longer person too, and its captioner meets the other person in no row."""
+    human = read_json(files.human)
+    texts: dict[str, list[str]] = {}
+    for record in human["annotations"] if isinstance(human, dict) else human:
+        texts.setdefault(str(record["image_id"]), []).append(record["caption"].rstrip(" ."))
+    joined = tmp_path / "more.json"
+    records = [{"image_id": image, "caption": " and ".join(of[:2])} for image, of in texts.items()]
+    joined.write_text(json.dumps(records), encoding="utf-8")
+    more = ("--refits", 2, "--metrics", "lic")
+    folders = [
+        run(files, tmp_path / "long", captions=joined, more=more),
+        run(files, tmp_path / "short", "much", more=more),
+    ]
+    for order in (folders, folders[::-1]):
+        apart = name_apart(read_runs(order))
+        entries = {name: entry for of in apart for name, entry in of.result.run["captioners"].items()}
+        longer = entries["more"]["longer"]["words_read"]
+        assert [entries[name]["typical"] for name in ("more", "much")] == [TYPICAL] * 2
+        assert longer.startswith(f"{TYPICAL} of up to ")
+        rows = [row.captioner for of in apart for row in of.result.summaries]
+        assert sorted(rows) == sorted(["more", "much", TYPICAL, longer])
+        assert [row.captioner for of in apart for row in of.result.of_captioners] == [
+            {"long": "more", "short": "much"}[folder.name] for folder in order
+        ]
 
 
 def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFiles, tmp_path: Path) -> None:

@@ -40,14 +40,15 @@ def test_a_person_says_as_much_as_a_longer_captioner() -> None:
     """Captions, the most typical first, to the last word before a content word too many, worked by hand.
 
     The second and the third share "red" and "bike", the first shares no word that is not in all. Content words come in
-    this order: rides, red, bike; town; old, home.
+    this order: rides, red, bike; town; old, home. Full stops do not end a sentence there.
     """
-    texts = ("An old man rides home.", "A man rides a red bike.", "Red bike, man rides through town.")
+    texts = ("An old man rides. Home!", "A man rides a red bike.", "Red bike, man rides through town.")
     images = [f"{number}" for number in range(20)]
     people = Captions("human", {**dict.fromkeys(images, texts), "few": texts[:2]}, "human.json")
     said = {
         "short": "a man rides a bike down the road",
         "five": "cats cats chase dogs near small trams",
+        "another five": "cows cows chase pigs near tall trams",
         "seven": "cats chase dogs near small trams by blue boats",
         "eight": "cats chase dogs near small trams by blue boats, q9",
     }
@@ -56,11 +57,12 @@ def test_a_person_says_as_much_as_a_longer_captioner() -> None:
     labels = Labels("gender", ("female", "male"), classes, "labels.csv")
     builder = EvidenceBuilder(Corpus(people, told, labels), Lexicons(load_lexicon("gender"), None))
     assert not add_typical(builder)
-    longer = {"short": TYPICAL, "five": f"{TYPICAL} of 5 words", "seven": f"{TYPICAL} of 6 words", "eight": TYPICAL}
-    assert add_longer(builder, people) == longer
-    *_, typical, five, six = (dict.fromkeys(of.by_image.values()) for of in builder.corpus.generated)
+    five, six = ({"words_read": f"{TYPICAL} of up to {number} words"} for number in (5, 6))
+    longer = {"five": five, "another five": five, "seven": six}
+    assert add_longer(builder, people, {"words_read"}) == longer
+    *_, typical, of_five, of_six = (dict.fromkeys(of.by_image.values()) for of in builder.corpus.generated)
     assert [*typical] == [(texts[1],)]
-    start = "A man rides a red bike, Red bike, man rides through town, An old man rides"
-    assert [*five] == [(start,)]
-    assert [*six] == [(f"{start} home",)]
+    start = "a man rides a red bike , red bike , man rides through town , an old man rides"
+    assert [*of_five] == [(start,)]
+    assert [*of_six] == [(f"{start} home",)]
     assert builder.corpus.generated[-1].by_image.keys() == {*images}

@@ -58,6 +58,8 @@ def result_of(*rows: Summary, **more: Any) -> Result:
     facts: dict[str, Any] = {"level": 0.95, "captioners": {of.captioner: dict(entry) for of in rows}}
     for name in facts["captioners"].keys() - {"person"} if "person" in facts["captioners"] else ():
         facts["captioners"][name]["typical"] = "person"
+    for of in rows:
+        facts["captioners"][of.captioner]["reads"][of.metric.name][of.judge] = {}
     return Result(rows, NOTHING, NOTHING, NOTHING, facts, **more)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def test_verdicts_without_a_typical_person(row: Summary, verdict: str | None) ->
 )
 def test_verdicts_beside_a_typical_person(row: Summary, verdict: str | None) -> None:
     person = replace(PERSON, metric=row.metric)
-    said, of_person = conclude([row, person], typical={"one": "a person"}, pair=Pair)
+    said, of_person = conclude([row, person], people={"a person"}, typical={row.key: "a person"}, pair=Pair)
     assert said.verdict == verdict
     beyond = known(said.beyond)
     assert beyond.value == pytest.approx(known(row.amplification) - 0.02)
@@ -84,7 +85,7 @@ def test_verdicts_beside_a_typical_person(row: Summary, verdict: str | None) -> 
 
 def test_where_the_typical_person_does_not_compare_there_is_none() -> None:
     """On less than half of the images, or without a value or an error; on others the errors are independent."""
-    how = {"typical": {"one": "a person"}}
+    how: dict[str, Any] = {"people": {"a person"}, "typical": {BESIDE.key: "a person"}}
     several = replace(BESIDE, images=99), replace(PERSON, images=50)
     said, _ = conclude(several, pair=lambda *rows: Pair(*rows, paired=False), **how)
     error = np.hypot(known(BESIDE.standard_error), known(PERSON.standard_error))
@@ -106,7 +107,8 @@ def test_holm_is_over_the_captioners_of_one_metric_and_judge() -> None:
     others = [replace(row, metric=METRICS["leakage"], p_value=0.5) for row in rows]
     others += [replace(row, judge="lstm", p_value=0.04) for row in rows[:1]]
     people = [replace(PERSON, metric=METRICS["lic"]), replace(PERSON, metric=METRICS["leakage"])]
-    how = {"typical": dict.fromkeys("abc", "a person"), "pair": Pair}
+    typical = {row.key: "a person" for row in [*rows, *others]}
+    how: dict[str, Any] = {"people": {"a person"}, "typical": typical, "pair": Pair}
     alone, beside = conclude([*rows, people[0]], **how), conclude([*rows, *others, *people], **how)
     assert [said.p_holm for said in alone] == [pytest.approx(0.03), pytest.approx(0.04), 0.9, None]
     assert beside[:3] == alone[:3]
