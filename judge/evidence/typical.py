@@ -82,7 +82,7 @@ def add_longer(builder: EvidenceBuilder, human: Captions, lengths: Collection[Le
     Args:
         builder: of the human captions without those of the typical person.
         human: all human captions.
-        lengths: by which captioners are compared, as names of :class:`~judge.text.survey.Survey` (:class:`Metric`).
+        lengths: those that raise the run's metrics (:attr:`~judge.metrics.Metric.length`).
 
     Returns:
         Captioner -> length -> the longer person that it is compared with.

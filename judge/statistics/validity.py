@@ -28,6 +28,7 @@ _RAISED = ("multi-at", "dpa-at", "dbac-ta", "dpac-ta")
 _MUCH = 0.1
 # Content words of human captions, over those of a captioner, from which a lower score is no mitigation.
 _BRIEF = 1.5
+_LISTS = "lists of words tell more than sentences without any bias: take captions that are sentences"
 _TELLS = "longer captions tell more without any bias: compare captions of about equal length"
 # Judges that read the same words with the same kind of model.
 _LINEAR = {"words+embedding", "embedding", "linear", "best"}
@@ -136,6 +137,9 @@ def other_lengths(first: Summary, second: Summary, run: Mapping[str, Any]) -> st
     (_, words), (_, others) = _words_read(first, run), _words_read(second, run)
     if _is_longer(words, others, (first.amplification or 0.0) - (second.amplification or 0.0)):
         return f"{_TELLS} ({words:.1f} and {others:.1f} different content words)"
+    (_, content), (_, other_content) = _content(first, run), _content(second, run)
+    if _is_longer(content, other_content, (first.amplification or 0.0) - (second.amplification or 0.0)):
+        return f"{_LISTS} ({content:.0%} and {other_content:.0%} of the words are content words)"
     return None
 
 
@@ -148,6 +152,22 @@ def _longer(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     if _is_longer(generated, person if person and moved > 0 else human, moved, _BRIEF):
         people = f"{human:.1f} in human ones" + (f", {person:.1f} in those of the typical person" if person else "")
         yield f"{_TELLS} ({generated:.1f} different content words in its captions, {people})"
+
+
+def _lists(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """Content words alone are read more easily than sentences with as many of them (docs/trust.md)."""
+    if row.metric.amplification == "one_side":
+        return
+    human, generated = _content(row, run)
+    if _is_longer(generated, human, (row.amplification or row.metric.neutral) - row.metric.neutral):
+        yield f"{_LISTS} ({generated:.0%} of the words of its captions are content words, {human:.0%} of human ones)"
+
+
+def _content(row: Summary, run: Mapping[str, Any]) -> tuple[float, float]:
+    """Share of content words in human captions, and in the captioner's; 0: unknown, or of no effect."""
+    text = run["captioners"][row.captioner].get("text", {}) if row.metric.length == "words_read" else {}
+    human, generated = (float(text.get(side, {}).get("content", 0.0)) for side in _WHOSE)
+    return human, generated
 
 
 def _words_of_person(row: Summary, run: Mapping[str, Any]) -> float:
@@ -245,5 +265,6 @@ _CHECKS = (
     _vanishes,
     _diluted,
     _longer,
+    _lists,
     _repeats,
 )

@@ -12,7 +12,7 @@ import regex
 
 from judge.text.cleaning import LOOK_ALIKES
 from judge.text.lexicon import Lexicon
-from judge.text.tokens import content_of
+from judge.text.tokens import content_of, is_content, kind_of
 from judge.types import Captions, Words
 
 # A token decides the class if this share of its captions, classes counting equally, is of one class, and a share of the
@@ -73,6 +73,7 @@ class Survey:
         twins: captions whose words, after masking, are those of another one.
         words, words_read: mean number of different content words, after masking, of a caption, and of what judges read:
             captions, or sentences.
+        content: share of the words, without marks, that are content words; about a half in sentences, 1 in lists.
     """
 
     captions: int
@@ -88,6 +89,7 @@ class Survey:
     twins: int = 0
     words: float = 0.0
     words_read: float = 0.0
+    content: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ class SideWords:
         sizes = Counter(self.classes)
         revealing = {word for word in left if _holds(word, entries) or self._decides(word, sizes, other)}
         words = mean_content(self.masked)
+        said = {word: count for word, count in self.used.items() if kind_of(word) != "mark"}
         strange = self.share(_ENGLISH) < _FEW and (other.share(_ENGLISH) < _FEW or self.share(other.used) < _MOST)
         return Survey(
             captions=len(self.raw),
@@ -142,6 +145,7 @@ class SideWords:
             twins=sum(count for count in Counter(self.masked).values() if count > 1),
             words=words,
             words_read=words,
+            content=sum(count for word, count in said.items() if is_content(word)) / max(1, sum(said.values())),
         )
 
     def _decides(self, word: str, sizes: Counter[str], other: SideWords) -> bool:

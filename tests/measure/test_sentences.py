@@ -23,7 +23,7 @@ from judge.report.saved_run import read_run
 from judge.report.warnings import warnings
 from judge.statistics.validity import other_lengths, void_rows
 from judge.text.lexicon import load_lexicon, mask
-from judge.text.tokens import is_content, sentences, tokenize
+from judge.text.tokens import is_content, kind_of, sentences, tokenize
 from judge.training.judge_file import read_saved, sample_captions
 from judge.types import Captions
 
@@ -174,6 +174,30 @@ def test_people_who_say_more_do_not_amplify(world: World, join: str) -> None:
     assert reason.startswith("longer captions" if join == " and " else "0% and 100% of captions have several")
     single, longer = (replace(row, amplification=value) for row, value in ((single, 0.2), (longer, 0.1)))
     assert (other_lengths(single, longer, alone.run) is None) == (join == " and ")
+
+
+def test_lists_of_words_do_not_amplify(world: World) -> None:
+    """The content words of a human caption are read more easily than the caption, and are no more stereotyped."""
+    listed = {
+        image: (", ".join(filter(is_content, tokenize(texts[0]))),) for image, texts in world.human.by_image.items()
+    }
+    one = Captions("one", {image: texts[:1] for image, texts in world.human.by_image.items()})
+    result = evaluate(Corpus(world.human, (one, Captions("list", listed)), world.labels), **QUICK)
+    text = result.run["captioners"]["list"]["text"]
+    assert text["generated"]["content"] == 1
+    tokens = [word for of in world.human.by_image.values() for text in of for word in tokenize(text)]
+    tokens = [word for word in tokens if kind_of(word) != "mark"]
+    assert text["human"]["content"] == pytest.approx(sum(map(is_content, tokens)) / len(tokens))
+    rows = [replace(row, amplification=value) for row, value in zip(result.summaries, (0.02, 0.05), strict=True)]
+    share = f"{text['human']['content']:.0%}"
+    what = "lists of words tell more than sentences without any bias: take captions that are sentences"
+    reason = f"{what} (100% of the words of its captions are content words, {share} of human ones)"
+    assert void_rows(rows, result.run) == {rows[1].key: reason}
+    share = f"{result.run['captioners']['one']['text']['generated']['content']:.0%}"
+    assert other_lengths(*rows[::-1], result.run) == f"{what} (100% and {share} of the words are content words)"
+    below = replace(rows[1], amplification=-0.05)
+    assert other_lengths(rows[0], below, result.run) is None
+    assert not void_rows([below], result.run)
 
 
 def test_sentences_are_as_long_as_they_are_read(world: World) -> None:
