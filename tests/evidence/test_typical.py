@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import pytest
 
 from judge.corpus import Corpus
 from judge.evidence.builder import EvidenceBuilder
-from judge.evidence.typical import TYPICAL, add_longer, add_typical, with_typical
-from judge.text.lexicon import Lexicons, load_lexicon
+from judge.evidence.preparation import TextOptions
+from judge.evidence.typical import LONGER, TYPICAL, add_longer, add_typical, with_typical
+from judge.text.lexicon import Lexicon, Lexicons, load_lexicon
 from judge.types import Captions, Labels
 
 HUMAN = {
@@ -66,3 +70,48 @@ def test_a_person_says_as_much_as_a_longer_captioner() -> None:
     assert [*of_five] == [(start,)]
     assert [*of_six] == [(f"{start} home",)]
     assert builder.corpus.generated[-1].by_image.keys() == {*images}
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "texts", "words", "said"),
+    [
+        # Chinese is cut between its words, not between captions.
+        (
+            "zh",
+            "sentences",
+            ("一个穿红色衣服的女人在公园里骑马。", "一个女人在骑马。", "女人骑着一匹白色的马在海滩上。"),
+            "红色 衣服 公园 白色 海滩 足球 骑马 小孩 天空 桌子 汽车 飞机",
+            "一个 穿 红色 衣服 的 女人 在 公园 里 骑马 , 一个 女人 在 骑马 , 女人 骑 着 一匹",
+        ),
+        # First sentences alone are read.
+        (
+            "en",
+            "first-sentence",
+            (
+                "A girl rides a red bike. It is sunny today.",
+                "A red bike. Nice.",
+                "Someone with a bike near trees. Green.",
+            ),
+            "cats chase dogs near trams",
+            "a girl rides a red bike , a red bike , someone with a bike near trees",
+        ),
+    ],
+)
+def test_a_person_is_read_as_the_captions_are(
+    language: str, text: Any, texts: tuple[str, ...], words: str, said: str
+) -> None:
+    """As many content words as the captioner has are what judges read of it, in one piece."""
+    images = [f"{number}" for number in range(20)]
+    people = Captions("human", dict.fromkeys(images, texts))
+    told = Captions("long", dict.fromkeys(images, (words,)))
+    labels = Labels("gender", ("female", "male"), {image: ("female", "male")[int(image) % 2] for image in images}, "")
+    classes = {"female": frozenset({"女人", "girl"}), "male": frozenset({"男人", "boy"})}
+    lexicon = Lexicon("gender", "<gender>", classes, frozenset(), source="here", language=language)
+    builder = EvidenceBuilder(Corpus(people, (told,), labels), Lexicons(lexicon, None), options=TextOptions(text=text))
+    assert not add_typical(builder)
+    assert add_longer(builder, people, {"words_read"}).keys() == {"long"}
+    person = builder.corpus.generated[-1]
+    assert person.by_image["0"] == (said,)
+    longer, asked = (builder.join(of)[0].survey["generated"].words_read for of in (person, told))
+    assert asked / LONGER <= longer <= asked
+    assert not builder.join(person)[0].survey["generated"].several
