@@ -127,6 +127,7 @@ class _Told:
             for caption in ordered[image]:
                 read = [word for word in builder.options.words(caption) if kind_of(word) != "mark" or word in _KEPT]
                 words += [",", *read] if words else read
+            words = words or [*builder.options.words(ordered[image][0])]  # Captions of marks alone.
             for word in words:
                 content |= content_of(builder.mask((word,), "attribute"))
                 counts.append(len(content))

@@ -19,7 +19,7 @@ from judge.evidence import Joined, Preparation, Sides
 from judge.evidence.counts import CountRows
 from judge.evidence.typical import TYPICAL, is_person
 from judge.judges import SELF
-from judge.measure.jobs import Job, Work, compares, most_images
+from judge.measure.jobs import Job, Work, asked_of, compares, most_images
 from judge.measure.plan import Plan
 from judge.metrics import Metric
 from judge.statistics.counted import compared_classes
@@ -113,8 +113,9 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         entry = entries.setdefault(part.captioner, _entry(part.captioner, part.joined, work, plan))
         entry["dropped"] |= _positive(part.joined.dropped) | _positive(part.dropped)
         entry["counted"] |= part.counted
-        entry["marks"] |= _marks_of_counts(part, work.metrics)
-        for metric in work.metrics:
+        asked = asked_of(part.captioner, work.metrics, work.longer)
+        entry["marks"] |= _marks_of_counts(part, asked)
+        for metric in asked:
             if metric.counted:
                 entry["reads"].setdefault(metric.name, {})[metric.judge] = _settings_of_metric(metric, plan, work)
     keys = setup.precomputed.keys if setup.precomputed else {}

@@ -114,9 +114,9 @@ def _lay_out(
     counted = [metric for metric in metrics if metric.counted]
     folds = plan.folds if plan.protocol == "crossfit" and len(counted) < len(metrics) else 0
     without_typical = without_typical or add_typical(builder)
-    builder.leave_out_small(corpus.generated, metrics, max(MINIMUM_IMAGES, folds))
     lengths = {metric.length for metric in metrics if metric.length and compares([metric])}
     longer = {} if without_typical else add_longer(builder, corpus.human, lengths)
+    builder.leave_out_small(corpus.generated, metrics, max(MINIMUM_IMAGES, folds))
     missing = dict[tuple[str, str], str]()
     if without_typical:
         named = [(metric, judge) for metric in metrics for judge in _judges_of(metric, plan)]
@@ -174,7 +174,7 @@ def _count(
 ) -> Iterator[CountRows]:
     """The input of counted metrics; adds to ``missing`` why they do not count the typical person's captions."""
     for captioner in builder.corpus.generated:
-        if not (asked := _asked_of(captioner.name, counted, longer)):
+        if not (asked := asked_of(captioner.name, counted, longer)):
             continue
         try:
             yield count_captions(builder, captioner, asked, vocabulary=plan.vocabulary)
@@ -185,7 +185,7 @@ def _count(
                 missing |= {(metric.name, metric.judge): error.what for metric in counted}
 
 
-def _asked_of(name: str, metrics: Sequence[Metric], longer: Longer) -> list[Metric]:
+def asked_of(name: str, metrics: Sequence[Metric], longer: Longer) -> list[Metric]:
     """The metrics that measure a captioner: a longer person is measured by those that a captioner needs it for."""
     if not is_longer(name):
         return [*metrics]
@@ -208,7 +208,7 @@ def _jobs(
     with_person = any(is_person(captioner.name) for captioner in builder.corpus.generated)
     for captioner in builder.corpus.generated:
         for group in groups.values():
-            alike = _asked_of(captioner.name, group, longer)
+            alike = asked_of(captioner.name, group, longer)
             for judge in choose_judges(alike[0], plan.judges) if alike else ():
                 if is_person(captioner.name) and judge.startswith(SELF):
                     missing |= {(metric.name, judge): _NO_CHECKPOINT for metric in alike}

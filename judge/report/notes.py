@@ -160,7 +160,7 @@ def _remarks(result: Result) -> Iterator[str]:
         yield "Typical person: for each image the human caption that is most like the others."
         longer = sorted({(row[0], person) for row, person in result.typical.items() if " of up to " in person})
         for names, person in alike(longer):
-            yield f"A {person} says as much as {names}: all human captions of an image, up to so many content words."
+            yield f"Row '{person}': all human captions of an image, cut to say as much as {names}."
     if labels["derived"]:
         whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
         yield f"Labels {f'of {whose} ' if whose else ''}DERIVED from human captions."

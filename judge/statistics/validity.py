@@ -28,6 +28,8 @@ _RAISED = ("multi-at", "dpa-at", "dbac-ta", "dpac-ta")
 _MUCH = 0.1
 # Content words of human captions, over those of a captioner, from which a lower score is no mitigation.
 _BRIEF = 1.5
+# Share of content words from which captions are lists; a half in human captions and in those of trained captioners.
+_LIST = 0.7
 _LISTS = "lists of words tell more than sentences without any bias: take captions that are sentences"
 _TELLS = "longer captions tell more without any bias: compare captions of about equal length"
 # Judges that read the same words with the same kind of model.
@@ -138,7 +140,9 @@ def other_lengths(first: Summary, second: Summary, run: Mapping[str, Any]) -> st
     if _is_longer(words, others, (first.amplification or 0.0) - (second.amplification or 0.0)):
         return f"{_TELLS} ({words:.1f} and {others:.1f} different content words)"
     (_, content), (_, other_content) = _content(first, run), _content(second, run)
-    if _is_longer(content, other_content, (first.amplification or 0.0) - (second.amplification or 0.0)):
+    if max(content, other_content) > _LIST and _is_longer(
+        content, other_content, (first.amplification or 0.0) - (second.amplification or 0.0)
+    ):
         return f"{_LISTS} ({content:.0%} and {other_content:.0%} of the words are content words)"
     return None
 
@@ -159,7 +163,9 @@ def _lists(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     if row.metric.amplification == "one_side":
         return
     human, generated = _content(row, run)
-    if _is_longer(generated, human, (row.amplification or row.metric.neutral) - row.metric.neutral):
+    if max(human, generated) > _LIST and _is_longer(
+        generated, human, (row.amplification or row.metric.neutral) - row.metric.neutral
+    ):
         yield f"{_LISTS} ({generated:.0%} of the words of its captions are content words, {human:.0%} of human ones)"
 
 

@@ -197,6 +197,10 @@ def test_lists_of_words_do_not_amplify(world: World) -> None:
     assert other_lengths(*rows[::-1], result.run) == f"{what} (100% and {share} of the words are content words)"
     below = replace(rows[1], amplification=-0.05)
     assert other_lengths(rows[0], below, result.run) is None
+    # Human captions that have more content words than a wordy captioner are no lists.
+    entry, shares = result.run["captioners"]["list"], {"human": 0.52, "generated": 0.3}
+    texts = {side: {**of, "content": shares[side]} for side, of in entry["text"].items()}
+    assert not void_rows([below], {**result.run, "captioners": {"list": {**entry, "text": texts}}})
     assert not void_rows([below], result.run)
 
 

@@ -13,13 +13,14 @@ from judge import evaluate
 from judge.calibration.grammar import World, make_world, simulate
 from judge.calibration.world import Captioner, Parameters
 from judge.corpus import Corpus
+from judge.corpus.attributes import multiply_labels
 from judge.evidence.typical import TYPICAL, with_typical
 from judge.measure import Plan, Result, lay_out
 from judge.report.saved_run import read_run
 from judge.report.warnings import warnings
 from judge.text.lexicon import Lexicons, load_lexicon, mask
 from judge.text.tokens import tokenize
-from judge.types import Captions, Words
+from judge.types import Captions, Labels, Words
 
 QUICK: dict[str, Any] = {"judge": "linear", "folds": 3, "chance": 0, "resamples": 100, "workers": 1, "families": False}
 GENDER = load_lexicon("gender")
@@ -139,6 +140,23 @@ def test_the_longer_person_is_for_metrics_that_length_raises(world: World) -> No
     person = entries["many"]["longer"]["words"]
     assert result.typical == {("many", "lic", "linear"): TYPICAL, ("many", "dba-o", "counted"): person}
     assert [row.metric.name for row in result.summaries if row.captioner == person] == ["dba-o"]
+
+
+def test_longer_persons_of_rare_classes_and_of_marks(world: World) -> None:
+    """Classes of a product that are left out have a person all the same, and so do captions of marks alone."""
+    images = [*world.human.by_image]
+    human = replace(world.human, by_image={**world.human.by_image, images[-1]: ("...", "!", "?")})
+    told = {image: (" and ".join(text.rstrip(" .") for text in of[:3]),) for image, of in world.human.by_image.items()}
+    kinds = {image: "rare" if n < 4 else ("one", "other")[n % 2] for n, image in enumerate(images)}
+    known_labels = Labels("kind", ("one", "other", "rare"), kinds, "kinds.csv")
+    corpus = Corpus(human, (Captions("joined", told),), multiply_labels([world.labels, known_labels]))
+    work = lay_out(corpus, Plan(metrics=("lic",)), Lexicons(None, None))
+    person = work.longer["joined"]["words_read"]
+    (of_person,) = (of for of in work.corpus.generated if of.name == person)
+    assert of_person.by_image.keys() == {*images}
+    assert of_person.by_image[images[-1]] == (". . .",)
+    (classes,) = {frozenset(job.evidence.classes.values()) for job in work.jobs}
+    assert not any("rare" in name for name in classes)
 
 
 def test_a_mitigation_may_be_wrong_captions(run: tuple[Result, Path]) -> None:
