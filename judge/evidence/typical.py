@@ -64,12 +64,12 @@ def add_typical(builder: EvidenceBuilder) -> str:
 
 
 def is_longer(name: str) -> bool:
-    """Whether a captioner of this name is one of the typical persons of :func:`add_longer`."""
+    """Whether this is the name of a typical person that :func:`add_longer` adds."""
     return name.startswith(f"{TYPICAL} of up to ")
 
 
 def is_person(name: str) -> bool:
-    """Whether a captioner of this name is a typical person."""
+    """Whether this is the name of a typical person."""
     return name == TYPICAL or is_longer(name)
 
 
@@ -80,8 +80,8 @@ def add_longer(builder: EvidenceBuilder, human: Captions, lengths: Collection[Le
     ``LONGER`` times as much as all human captions of its images together.
 
     Args:
-        builder: of the human captions without those of the typical person.
-        human: all human captions.
+        builder: one whose last captioner is the typical person (:func:`add_typical`).
+        human: all human captions, those of the typical person too.
         lengths: those that raise the run's metrics (:attr:`~judge.metrics.Metric.length`).
 
     Returns:
@@ -94,10 +94,11 @@ def add_longer(builder: EvidenceBuilder, human: Captions, lengths: Collection[Le
 
     long = {(of.name, name): length(of, name) for name in sorted(lengths) for of in captioners}
     long = {key: number for key, number in long.items() if number > LONGER * length(typical, key[1])}
-    told = _Told.of(builder, human, typical.by_image) if long else None
+    if not long:
+        return {}
+    told = _Told.of(builder, human, typical.by_image)
     people, found = dict[str, Captions](), dict[str, dict[Length, str]]()
     for (captioner, name), number in long.items():
-        assert told
         person = told.person(number)
         if number <= LONGER * length(person, name):
             people[person.name] = person

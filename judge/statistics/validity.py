@@ -136,13 +136,12 @@ def other_lengths(first: Summary, second: Summary, run: Mapping[str, Any]) -> st
         (_, share), (_, other_share) = _shares(first, run, "several"), _shares(second, run, "several")
         if abs(share - other_share) > _MUCH:
             return f"{share:.0%} and {other_share:.0%} of captions have several sentences: take --text first-sentence"
+    moved = (first.amplification or 0.0) - (second.amplification or 0.0)
     (_, words), (_, others) = _words_read(first, run), _words_read(second, run)
-    if _is_longer(words, others, (first.amplification or 0.0) - (second.amplification or 0.0)):
+    if _is_longer(words, others, moved):
         return f"{_TELLS} ({words:.1f} and {others:.1f} different content words)"
     (_, content), (_, other_content) = _content(first, run), _content(second, run)
-    if max(content, other_content) > _LIST and _is_longer(
-        content, other_content, (first.amplification or 0.0) - (second.amplification or 0.0)
-    ):
+    if max(content, other_content) > _LIST and _is_longer(content, other_content, moved):
         return f"{_LISTS} ({content:.0%} and {other_content:.0%} of the words are content words)"
     return None
 
@@ -152,7 +151,7 @@ def _longer(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     if row.metric.amplification == "one_side" or row.captioner in people_of(run):
         return  # These are not compared with people.
     human, generated = _words_read(row, run)
-    person, moved = _words_of_person(row, run), (row.amplification or row.metric.neutral) - row.metric.neutral
+    person, moved = _words_of_person(row, run), _moved(row)
     if _is_longer(generated, person if person and moved > 0 else human, moved, _BRIEF):
         people = f"{human:.1f} in human ones" + (f", {person:.1f} in those of the typical person" if person else "")
         yield f"{_TELLS} ({generated:.1f} different content words in its captions, {people})"
@@ -163,17 +162,13 @@ def _lists(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     if row.metric.amplification == "one_side":
         return
     human, generated = _content(row, run)
-    if max(human, generated) > _LIST and _is_longer(
-        generated, human, (row.amplification or row.metric.neutral) - row.metric.neutral
-    ):
+    if max(human, generated) > _LIST and _is_longer(generated, human, _moved(row)):
         yield f"{_LISTS} ({generated:.0%} of the words of its captions are content words, {human:.0%} of human ones)"
 
 
 def _content(row: Summary, run: Mapping[str, Any]) -> tuple[float, float]:
     """Share of content words in human captions, and in the captioner's; 0: unknown, or of no effect."""
-    text = run["captioners"][row.captioner].get("text", {}) if row.metric.length == "words_read" else {}
-    human, generated = (float(text.get(side, {}).get("content", 0.0)) for side in _WHOSE)
-    return human, generated
+    return _surveyed(row, run, "content" if row.metric.length == "words_read" else None)
 
 
 def _words_of_person(row: Summary, run: Mapping[str, Any]) -> float:
@@ -201,18 +196,29 @@ def people_of(run: Mapping[str, Any]) -> set[str]:
 
 
 def _is_longer(words: float, others: float, moved: float, most: float = LONGER) -> bool:
-    """Whether one of two sides says more and scores more; ``moved``: the score of the first less that of the other.
+    """Whether the side with more words also scores more.
 
-    The first says more if it has over ``LONGER`` times as many words as the other, which may have up to ``most`` times.
+    ``moved`` is the score of the first side minus that of the other. The first side has more words if it has over
+    ``LONGER`` times as many as the other, and the other if it has over ``most`` times as many as the first.
     """
     return (0 < LONGER * others < words and moved > 0) or (0 < most * words < others and moved < 0)
 
 
 def _words_read(row: Summary, run: Mapping[str, Any]) -> tuple[float, float]:
     """Content words of a human caption and of the captioner's, or of their sentences; 0: unknown, or of no effect."""
+    return _surveyed(row, run, row.metric.length)
+
+
+def _surveyed(row: Summary, run: Mapping[str, Any], name: str | None) -> tuple[float, float]:
+    """A number of the survey of human captions, and of the captioner's; 0 where it is unknown."""
     text = run["captioners"][row.captioner].get("text", {})
-    human, generated = (float(text.get(side, {}).get(row.metric.length, 0.0)) for side in _WHOSE)
+    human, generated = (float(text.get(side, {}).get(name, 0.0)) for side in _WHOSE)
     return human, generated
+
+
+def _moved(row: Summary) -> float:
+    """How far the value is from that without amplification; 0 without a value."""
+    return (row.amplification or row.metric.neutral) - row.metric.neutral
 
 
 def _sentences_read(row: Summary, run: Mapping[str, Any]) -> tuple[int, int]:
@@ -230,8 +236,7 @@ def _diluted(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     if human == generated:
         human, generated = _shares(row, run, "several")
         counts = f"{generated:.0%} of its captions have several, {human:.0%} of human ones"
-    moved = (row.amplification or row.metric.neutral) - row.metric.neutral
-    if abs(generated - human) > _MUCH and (generated - human) * moved < 0:
+    if abs(generated - human) > _MUCH and (generated - human) * _moved(row) < 0:
         whose = _WHOSE["generated" if generated > human else "human"]
         what = f"sentences that tell nothing of {run['attribute']} lower the score of {whose}"
         yield f"{what}: take --text first-sentence ({counts})"
