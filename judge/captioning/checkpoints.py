@@ -93,7 +93,7 @@ class CheckpointWriter:
         def shape(of: tuple[int, int] | None) -> object:
             try:
                 with processing("an image of this size"):
-                    return of and _shape(self.prepare(Image.new("RGB", of)))
+                    return of and _shape(self.prepare(Image.new("RGB", of[::-1])))
             except JudgeError:  # Raised again, with its name, for the image itself.
                 return None
 

@@ -12,11 +12,12 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.archives import SUFFIXES, find_archive, usable_id
-from judge.masking.instances import BoolMask, LoadedImage, Pixels
+from judge.masking.instances import LoadedImage, Pixels
 from judge.utils.files import is_encodable, resolved
 from judge.utils.hub import explaining
 from judge.utils.reading import PICTURE, named_alike, open_regular
@@ -29,7 +30,8 @@ SHEET_NAME, TABLE_NAME = "contact_sheet.png", "masks.parquet"
 
 # Pillow's other formats are parsers that no data set of captions needs. (Its JPEG reader opens MPO too.)
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-_ORIENTATION, _TURNED, _ON_ITS_SIDE = 0x0112, range(2, 9), 5
+_ORIENTATION, _TURNED, _ON_ITS_SIDE = 0x0112, range(2, 9), range(5, 9)
+_COLOUR = 1 << 24  # Above all grey levels.
 _NOT_AN_IMAGE = "give a JPEG, PNG, WebP, BMP, GIF or TIFF file, or download it again"
 
 
@@ -60,16 +62,19 @@ def list_images(folder: Path) -> list[str]:
 
 
 def path_inside(folder: Path, name: str) -> Path:
-    """The path of ``name`` in ``folder``; names and links that lead out of it are refused."""
+    """The path of ``name`` in ``folder``; names that lead out of it are refused, and so are folders that are links.
+
+    A file may be a link: caches of data sets (Hugging Face, git-annex, DVC) consist of links to files.
+    """
     mend = "use names relative to the folder of images"
     parts = PurePosixPath(name.replace("\\", "/"))
     if not parts.parts or "\0" in name or not is_encodable(name):
         raise JudgeError("is no name of a file", where=f"image {name!a}", mend=mend)
     if parts.is_absolute() or ".." in parts.parts or PureWindowsPath(name).drive:
         raise JudgeError("the name leads out of the folder of images", where=f"image '{name}'", mend=mend)
-    if not resolved(folder / parts).is_relative_to(resolved(folder)):
-        mend = "copy the image into the folder, or give the folder that holds it"
-        raise JudgeError("is a link out of the folder of images", where=str(folder / parts), mend=mend)
+    if not resolved((folder / parts).parent).is_relative_to(resolved(folder)):
+        mend = "copy the images into the folder, or give the folder that holds them"
+        raise JudgeError("lies behind a link out of the folder of images", where=str(folder / parts), mend=mend)
     return folder / parts
 
 
@@ -91,15 +96,16 @@ def read_image(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Load
 
 
 def read_size(folder: Path, name: str) -> tuple[int, int] | None:
-    """Width and height of an image as :func:`read_image` returns it, from the head of its file; None if it has none."""
+    """Height and width of an image as :func:`read_image` returns it, from the head of its file; None if it has none."""
     from PIL import Image
 
     archive = find_archive(folder)
     try:
         data = io.BytesIO(archive.read(name)) if archive else open_regular(path_inside(folder, name))
         with data, _limit(lifted=True), Image.open(data, formats=_FORMATS) as image:
-            width, height = image.size
-            return (height, width) if image.getexif().get(_ORIENTATION, 1) >= _ON_ITS_SIDE else (width, height)
+            # Pillow has turned the size of a TIFF.
+            on_its_side = image.format != "TIFF" and image.getexif().get(_ORIENTATION) in _ON_ITS_SIDE
+            return image.size if on_its_side else image.size[::-1]
     except Exception:
         return None
 
@@ -174,14 +180,25 @@ def encode(pixels: Pixels) -> bytes:
     return bytes(data)
 
 
-def read_mask(path: Path) -> BoolMask:
-    """The pixels of a mask file that are not 0 (black, in colour), [H, W]; an alpha channel is dropped."""
+def read_mask(path: Path) -> npt.NDArray[np.int64]:
+    """The values of a mask file, [H, W]: grey levels, or colours above them; 0 is black. An alpha channel is dropped."""
     import cv2
 
     pixels = cv2.imdecode(np.frombuffer(_read_bytes(path), dtype=np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None:
         raise JudgeError("is not an image", where=str(path), mend="save the mask as PNG again")
-    return np.asarray(pixels[..., :3].any(axis=2) if pixels.ndim > 2 else pixels != 0)
+    if pixels.ndim == 2:
+        return pixels.astype(np.int64)
+    blue, green, red = np.moveaxis(pixels[..., :3].astype(np.int64), 2, 0)
+    grey = (blue == green) & (green == red)
+    return np.where(grey, blue, _COLOUR + (red << 16) + (green << 8) + blue)
+
+
+def mask_values(path: Path) -> set[str]:
+    """The values of a mask file except 0, in words: "255", "#ff0000"."""
+    values = read_mask(path)
+    known: list[int] = np.unique(values[values > 0]).tolist()
+    return {f"#{value - _COLOUR:06x}" if value >= _COLOUR else str(value) for value in known}
 
 
 def locate(folder: Path, names: Sequence[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,7 +55,7 @@ class MaskedImages:
         return self.hiding.apply(image, self.hidden[name])[0] if self.hiding else image.pixels
 
     def size(self, image_id: str) -> tuple[int, int] | None:
-        """Width and height of what ``read`` returns; None if the image cannot be read."""
+        """Height and width of what ``read`` returns; None if the image cannot be read."""
         return read_size(self.folder, self._name(image_id))
 
     def key(self, image_id: str) -> str:
@@ -122,12 +122,16 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
     return replace(shown, hiding=hiding, hidden=found, masks=masks, doubts=doubts_of(detector, statistics))
 
 
-def doubts_of(detector: Detector, statistics: Iterable[MaskStatistics]) -> list[str]:
+def doubts_of(detector: Detector, statistics: Collection[MaskStatistics]) -> list[str]:
     """What a user must know of masks, a sentence each; often nothing."""
     doubts = list(detector.doubts) if isinstance(detector, GroundTruth | Cached) else []
     if isinstance(detector, GroundTruth) and (count := sum(one.turned for one in statistics)):
         what = "their EXIF orientation turned or mirrored them, and masks are taken to be drawn on the upright image"
         doubts.append(Doubt(f"{count:,} images: {what}. Look at some of them, with judge mask."))
+    shares = [one.share for one in statistics if one.instances]
+    if 2 * (large := sum(share > 0.5 for share in shares)) > len(shares):
+        what = f"in {large:,} of {len(shares):,} images masks hide more than half of the pixels"
+        doubts.append(Doubt(f"{what}, more than people usually cover. Look at the contact sheet of judge mask."))
     return doubts
 
 

@@ -15,14 +15,16 @@ from judge.types import FloatArray, Interval
 
 LEAST = 0.05
 """Masks that hide somebody in a smaller share of the images, or find a smaller share of the pixels of people, are
-refused. 54% of COCO's images show people, and nearly all of those with a gender in their captions."""
+refused. 54% of COCO's images show people, and nearly all of those with a gender in their captions. Masks that leave a
+smaller share of the pixels visible are refused too."""
+_MOST = 0.5
 
 
 class MaskStatistics(NamedTuple):
     """What a mask hides in one image: instances, people among them, and the share of pixels, in [0, 1].
 
     ``pixels``: if ground truth is known too, its pixels, those that the detector found, and those of both; ``turned``:
-    whether EXIF's orientation turned or mirrored the image.
+    whether EXIF's orientation turned or mirrored the image; ``corners``: whether all four corners are hidden.
     """
 
     instances: int
@@ -30,6 +32,7 @@ class MaskStatistics(NamedTuple):
     people: int
     pixels: tuple[int, int, int] | None = None
     turned: bool = False
+    corners: bool = False
 
     @classmethod
     def of(
@@ -52,7 +55,8 @@ class MaskStatistics(NamedTuple):
             right, found = (union(instances, image.size) for instances in both)
             pixels = int(right.sum()), int(found.sum()), int((right & found).sum())
         people = sum(instance.label == PERSON for instance in chosen)
-        return cls(0 if hiding.background else len(chosen), float(region.mean()), people, pixels, image.turned)
+        count, corners = 0 if hiding.background else len(chosen), bool(region[np.ix_([0, -1], [0, -1])].all())
+        return cls(count, float(region.mean()), people, pixels, image.turned, corners)
 
 
 def measure_masks(statistics: Sequence[MaskStatistics], *, hides_people: bool) -> dict[str, Any]:
@@ -60,8 +64,9 @@ def measure_masks(statistics: Sequence[MaskStatistics], *, hides_people: bool) -
 
     Returns:
         ``of`` (images), ``images`` (share in which something is hidden), ``people`` (share in which somebody is; None
-        where only objects are hidden), ``pixels`` (mean share of an image's pixels that is hidden), ``recall`` and
-        ``precision`` (of the detector's pixels against those of ground truth; None where there are none).
+        where only objects are hidden), ``pixels`` (mean share of an image's pixels that is hidden), ``corners`` (share
+        of images with all four corners hidden), ``recall`` and ``precision`` (of the detector's pixels against those of
+        ground truth; None where there are none).
     """
     of = max(len(statistics), 1)
     known = np.array([one.pixels for one in statistics if one.pixels is not None], dtype=np.int64).reshape(-1, 3)
@@ -71,6 +76,7 @@ def measure_masks(statistics: Sequence[MaskStatistics], *, hides_people: bool) -
         "images": sum(one.share > 0 for one in statistics) / of,
         "people": sum(one.people > 0 and one.share > 0 for one in statistics) / of if hides_people else None,
         "pixels": sum(one.share for one in statistics) / of,
+        "corners": sum(one.corners for one in statistics) / of,
         "recall": both / truth if truth else None,
         "precision": both / found if truth and found else None,
     }
@@ -85,12 +91,20 @@ def describe_masks(masks: Mapping[str, Any]) -> str:
 
 
 def hide_nobody(masks: Mapping[str, Any]) -> str:
-    """Why almost nobody is hidden, in a clause with the figure; "" where people are hidden, or need not be."""
+    """Why masks hide almost nobody, or not people alone, in a clause with the figure; "" where they need not hide any.
+
+    People hardly ever cover all four corners of an image: masks that do hide the background, or whole images.
+    """
     if masks["people"] is None or not masks["of"]:
         return ""
+    where = f"of {masks['of']:,} images"
+    if masks["pixels"] > 1 - LEAST:
+        return f"masks hide {masks['pixels']:.1%} of the pixels {where}"
+    if masks.get("corners", 0) > _MOST:  # Runs of earlier versions have no such entry.
+        return f"masks hide all four corners, so probably the background, in {masks['corners']:.1%} {where}"
     if masks["recall"] is not None:
         return f"masks find {masks['recall']:.1%} of the pixels of people" if masks["recall"] < LEAST else ""
-    return f"masks hide somebody in {masks['people']:.1%} of {masks['of']:,} images" if masks["people"] < LEAST else ""
+    return f"masks hide somebody in {masks['people']:.1%} {where}" if masks["people"] < LEAST else ""
 
 
 SHARES = ("recall", "iou", "visible", "beside")

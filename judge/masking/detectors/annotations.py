@@ -1,7 +1,7 @@
 """Annotations of COCO and of other tools (results, PNG masks, YOLO labels): read, checked, and made instances."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from judge.corpus.files import Document, read_document
 from judge.corpus.records import canonical_id, records
 from judge.errors import JudgeError
 from judge.masking.categories import read_names
+from judge.masking.detectors.labels import read_labels
 from judge.masking.images import list_images, read_mask
 from judge.masking.instances import PERSON, Instance, PixelBox, box_mask, from_mask
 from judge.text.lexicon import load_lexicon
-from judge.utils.reading import read_small_text
 
 SHAPES = (
     "give COCO instances (images, annotations, categories), COCO results ([{image_id, category_id, segmentation or "
@@ -33,32 +33,35 @@ _OVERLAP, _FACTOR = 0.5, 2.0
 # Refused: a mask so many times smaller than its area, of so many pixels at least.
 _GROSS, _LARGE = 10.0, 100.0
 _CROWD = {"0": False, "1": True, "0.0": False, "1.0": True, "False": False, "True": True}
+_MOST_SURE = 1.0001  # Softmax in 16 or 32 bits rounds to above 1.
 _REPAIR = "correct the annotation, or remove it"
 _SAME_IMAGES = "use the images that were annotated, at their size"
 
 
-def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | None) -> tuple[Document, bool]:
+def read_masks(
+    path: Path, *, images: Path | None, names: Mapping[str, str] | None
+) -> tuple[Document, bool, Sequence[str]]:
     """The file or folder of ``--instances`` as COCO's ``{"images", "annotations", "categories"}``.
 
     COCO instances list their images; the second value says so. For other formats, images are found by id in ``images``:
     an image without a record or a label file is one in which nothing was found; an image without a mask file is not
-    listed. ``names``: class id -> name (``--class-names``).
+    listed. The third value has what a user must know. ``names``: class id -> name (``--class-names``).
     """
     files = _files(path) if path.is_dir() else {}
     masks = {key: file for key, file in files.items() if file.suffix.lower() == ".png"}
     if masks and len(masks) < len(files):
         raise JudgeError("holds PNG masks and .txt labels", where=str(path), mend="give a folder of one kind")
-    rows: list[dict[str, Any]] = []
+    rows, notes = list[dict[str, Any]](), list[str]()
     if masks:
         names = {"1": PERSON}
         rows = [{"image_id": key, "category_id": 1, "segmentation": file} for key, file in masks.items()]
     elif files:
         names = names or read_names(path / _CLASSES if (path / _CLASSES).is_file() else None)
-        rows = [{"image_id": key, **label} for key, file in files.items() for label in _labels(file)]
+        rows, notes = read_labels(files)
     else:
         document = read_document(path)
         if not isinstance(document.value, list):
-            return document, True
+            return document, True, notes
         rows = records(document.value, source=document.source, shapes=SHAPES)
         if not rows[0].keys() & {"segmentation", "bbox"}:
             raise JudgeError("holds neither instances nor results", where=document.source, mend=SHAPES)
@@ -68,13 +71,13 @@ def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | No
         if images is None:
             what, mend = "lists no images", "give their folder with --images"
         raise JudgeError(what, where=f"--instances {path}", mend=mend)
-    shown = {canonical_id(name): name for name in list_images(images)}
+    shown = [(canonical_id(name), name) for name in list_images(images)]
     value = {
-        "images": [{"id": key, "file_name": name} for key, name in shown.items() if not masks or key in masks],
+        "images": [{"id": key, "file_name": name} for key, name in shown if not masks or key in masks],
         "annotations": rows,
         "categories": [{"id": key, "name": name} for key, name in names.items()],
     }
-    return Document(value, str(path)), False
+    return Document(value, str(path)), False, [f"{path}: {note}" for note in notes]
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -86,20 +89,6 @@ def _files(folder: Path) -> dict[str, Path]:
             if (other := found.setdefault(key, path)) is not path:
                 raise JudgeError(f"is of image '{key}', as {other} is", where=str(path), mend="remove one of them")
     return found
-
-
-def _labels(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a YOLO label file: a class, then a box (x, y, width, height) or a polygon, and perhaps a score."""
-    for number, line in enumerate(read_small_text(path).strip().splitlines(), start=1):
-        try:
-            category, *shares = map(float, line.split())
-        except ValueError:
-            shares = []
-        score = shares.pop() if len(shares) % 2 else None
-        if len(shares) < 4:
-            mend = "write: class x y width height, or class x1 y1 x2 y2 x3 y3 and so on, as shares of width and height"
-            raise JudgeError("is no YOLO label", where=f"{path}, line {number}", mend=mend)
-        yield {"category_id": category, "shares": tuple(shares), "score": score}
 
 
 def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, int], *, where: str) -> Instance:
@@ -120,27 +109,28 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
     shape, box, score = annotation.get("segmentation"), annotation.get("bbox"), annotation.get("score")
     crowd = _CROWD.get(str(annotation.get("iscrowd") or 0))
     score = 1.0 if score is None else score
-    if crowd is None or type(score) not in {int, float} or not 0 <= score <= 1:
+    if crowd is None or type(score) not in {int, float} or not 0 <= score <= _MOST_SURE:
         what = f"'iscrowd' is {annotation.get('iscrowd')!a:.20}" if crowd is None else f"'score' is {score!a:.20}"
         raise JudgeError(what, where=where, mend="write 0 or 1, or as a score a number from 0 to 1")
+    score, pixels = float(min(score, 1)), not isinstance(shares, tuple)
     if box is not None:
-        box = _read_box(box, size, where)
+        box = _read_box(box, size, where, pixels=pixels)
     if isinstance(shape, Path):
-        if (mask := read_mask(shape)).shape != size:
+        if (mask := read_mask(shape) > 0).shape != size:
             what = f"its mask is {mask.shape[1]} x {mask.shape[0]}, the image {size[1]} x {size[0]}"
             raise JudgeError(what, where=str(shape), mend="give masks of the size of their images")
         return from_mask(mask, label)
     if isinstance(shape, dict):
         rle = read_rle(shape, size, where=where)
     elif isinstance(shape, list) and shape:
-        polygons = [_read_polygon(polygon, size, where) for polygon in shape]
+        polygons = [_read_polygon(polygon, size, where, pixels=pixels) for polygon in shape]
         rle = coco.merge(coco.frPyObjects(polygons, *size))
     elif shape in (None, []) and box is not None:
         return from_mask(box_mask(box, size), label, box=box, score=score, crowd=crowd)
     else:
         raise JudgeError("has neither segmentation nor bbox", where=where, mend="add one, or remove it")
     x, y, width, height = box or map(float, coco.toBbox(rle))
-    return Instance(label, (x, y, width, height), rle["counts"], size, float(score), crowd)
+    return Instance(label, (x, y, width, height), rle["counts"], size, score, crowd)
 
 
 def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, where: str) -> tuple[str, str] | None:
@@ -185,29 +175,29 @@ def _numbers(values: object, what: str, where: str) -> list[float]:
     return values
 
 
-def _read_polygon(polygon: object, size: tuple[int, int], where: str) -> list[float]:
+def _read_polygon(polygon: object, size: tuple[int, int], where: str, *, pixels: bool) -> list[float]:
     points = _numbers(polygon, "polygon", where)
     if len(points) < 6 or len(points) % 2:
         mend = "a polygon is x1, y1, x2, y2, x3, y3 and so on"
         raise JudgeError(f"polygon of {len(points)} values", where=where, mend=mend)
-    _check_coordinates("segmentation", points, points, size, where)
+    _check_coordinates("segmentation", points if pixels else (), points, size, where)
     return points
 
 
-def _read_box(box: object, size: tuple[int, int], where: str) -> PixelBox:
+def _read_box(box: object, size: tuple[int, int], where: str, *, pixels: bool) -> PixelBox:
     numbers = _numbers(box, "bbox", where)
     if len(numbers) != 4 or numbers[2] < 0 or numbers[3] < 0:
         mend = "a box is x, y, width, height, none of the last below 0"
         raise JudgeError(f"bbox is {numbers}", where=where, mend=mend)
     x, y, width, height = map(float, numbers)
-    _check_coordinates("bbox", numbers, [x, y, x + width, y + height], size, where)
+    _check_coordinates("bbox", numbers if pixels else (), [x, y, x + width, y + height], size, where)
     return x, y, width, height
 
 
 def _check_coordinates(
     field: str, numbers: Sequence[float], points: Sequence[float], size: tuple[int, int], where: str
 ) -> None:
-    """Refuse ``points`` (x1, y1, x2, y2 and so on) outside the image, and ``numbers`` that are shares of it."""
+    """Refuse ``points`` (x1, y1, x2, y2 and so on) outside the image; and ``numbers`` that look like shares of it."""
     if min(size) > _TOLERANCE and any(numbers) and all(0 <= number <= 1 for number in numbers):
         what = "holds numbers from 0 to 1 alone: shares of the image, not pixels"
         mend = "multiply x by the width and y by the height of the image"

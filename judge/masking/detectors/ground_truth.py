@@ -1,18 +1,19 @@
 """``gt``: instances that people drew, or another tool found, from COCO files or other formats."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Self
 
 from judge.corpus.files import Document
 from judge.corpus.records import annotation_of, kind_of, records
 from judge.errors import JudgeError
-from judge.masking.archives import usable_id
+from judge.masking.archives import SUFFIXES, usable_id
 from judge.masking.categories import check_categories, names_people, people_among, stays_visible
 from judge.masking.detectors.annotations import SHAPES, find_contradiction, read_annotation, read_masks
-from judge.masking.images import locate
+from judge.masking.images import locate, mask_values
 from judge.masking.instances import PERSON, Instance, LoadedImage
 from judge.types import Doubt
 
@@ -58,6 +59,7 @@ class GroundTruth:
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _by_id: dict[str, _Entry] = field(default_factory=dict)
     _contradictions: dict[str, dict[str, str]] = field(default_factory=dict)
+    _values: set[str] = field(default_factory=set)
     name: str = "gt"
 
     @classmethod
@@ -86,7 +88,8 @@ class GroundTruth:
         given = [Path(paths)] if isinstance(paths, str | Path) else list(paths)
         truth = cls(" and ".join(map(str, given)))
         for path in given:
-            document, lists_images = read_masks(path, images=images, names=names)
+            document, lists_images, notes = read_masks(path, images=images, names=names)
+            truth.notes += map(Doubt, notes)
             truth._add_file(document, labels, people, lists_images=lists_images)
         if images is not None:  # Call images by the names that they have in the folder.
             moved = locate(images, truth.images)
@@ -129,6 +132,10 @@ class GroundTruth:
         for kind, cases in self._contradictions.items():
             where, figures = next(iter(cases.items()))
             found.append(f"{len(cases)} of the annotations {kind} (the first: {where}: {figures}).")
+        if len(self._values) > 1:
+            some = ", ".join(sorted(self._values, key=lambda value: (len(value), value))[:6])
+            what = f"Masks of {self.source} have {len(self._values)} values beside 0 ({some}), all hidden as people"
+            found.append(Doubt(f"{what}. If some are other classes, borders or noise, set them to 0."))
         return found
 
     def image_id(self, name: str) -> str | None:
@@ -171,6 +178,8 @@ class GroundTruth:
             what = f"category_id {record.value.get('category_id')} is not among the categories"
             raise JudgeError(what, where=where, mend="correct the annotation, or remove it")
         instance = read_annotation(record.value, record.label, size, where=where)
+        if isinstance(path := record.value.get("segmentation"), Path):
+            self._values |= mask_values(path)
         wanted = record.label in (self.labels or {PERSON})
         if wanted and (found := find_contradiction(record.value, instance, where=where)):
             self._contradictions.setdefault(found[0], {})[where] = found[1]
@@ -187,7 +196,7 @@ class GroundTruth:
         also = {str(one.get("name")) for one in categories if str(one.get("supercategory")).casefold() == PERSON}
         hidden = people_among(known.values(), people, also)
         self.renamed |= {name: PERSON if name in hidden else name for name in known.values()}
-        ids = self._add_images(shown, source)
+        ids = self._add_images(shown, source, "correct the record" if lists_images else "rename one of the images")
         joined, elsewhere, visible = set[str](), Counter[str](), dict[str, None]()
         for number, annotation in enumerate(annotations, start=1):
             image_id = usable_id(annotation.get("image_id"))
@@ -220,14 +229,14 @@ class GroundTruth:
     def _stray(self, where: str, what: str, source: str) -> None:
         self.strays.append((where, JudgeError(what, where=f"{source}, {where}", mend="correct the record")))
 
-    def _add_images(self, images: Sequence[Mapping[str, Any]], source: str) -> set[str]:
+    def _add_images(self, images: Sequence[Mapping[str, Any]], source: str, mend: str) -> set[str]:
         """Add the images of a file; their ids."""
         ids, names = set[str](), set[str]()
         for number, image in enumerate(images, start=1):
-            name, image_id, size = image.get("file_name"), usable_id(image.get("id")), _size(image)
+            name, image_id, size = _name(image), usable_id(image.get("id")), _size(image)
             where = f"images, record {number}"
             if not isinstance(name, str) or not name:
-                self._stray(where, f"'file_name' is {kind_of(name)}", source)
+                self._stray(where, f"'file_name' is {kind_of(name)}, and no URL ends in one", source)
                 continue
             entry = self._entries.setdefault(name, _Entry(name, image_id, size, [], []))
             first = self._by_id.setdefault(image_id, entry) if image_id is not None else entry
@@ -240,11 +249,14 @@ class GroundTruth:
                 f"height and width are {image.get('height')} and {image.get('width')}": size == _WRONG,
             }
             for what in (what for what, wrong in faults.items() if wrong):
-                fault = JudgeError(what, where=f"{source}, {where}", mend="correct the record")
+                fault = JudgeError(what, where=f"{source}, {where}", mend=mend)
                 entry.faults.append(fault)
                 first.faults.append(fault)
             names.add(name)
             ids |= {image_id} if image_id is not None else set()
+        if images and not names:
+            what = "no image has a 'file_name', or a URL that ends in one"
+            raise JudgeError(what, where=f"{source}, images", mend="add the names of their files")
         for entry in self._entries.values():
             if (number_of := usable_id(entry.name)) != entry.image_id and number_of in ids:
                 other = self._by_id[number_of].name
@@ -259,6 +271,14 @@ def _records(value: object, key: str, source: str) -> Sequence[Mapping[str, Any]
     if not isinstance(found, list):
         raise JudgeError(f"'{key}' is no list of records", where=source, mend=SHAPES)
     return records(found, source=f"{source}, {key}", shapes=SHAPES) if found else []
+
+
+def _name(image: Mapping[str, Any]) -> object:
+    """The name of an image's file; without one, the end of its URL (LVIS)."""
+    urls = (image.get(field) for field in ("coco_url", "url", "flickr_url"))
+    ends = (re.split("[?#]", url)[0].rpartition("/")[2] for url in urls if isinstance(url, str))
+    name = image.get("file_name")
+    return name or next((end for end in ends if PurePosixPath(end).suffix.lower() in SUFFIXES), name)
 
 
 def _categories(categories: Sequence[Mapping[str, Any]], source: str) -> dict[str, str]:
