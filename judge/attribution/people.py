@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from judge.masking.folder import side_by_side
 from judge.masking.instances import BoolMask, Pixels
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import FloatArray, Interval
 
-_LEAST, _GAP, _LINE = 360, 8, 18  # Of a sheet, in pixels: the longer side of an image (at least), gaps, lines of text.
+_LEAST = 360  # Pixels of the longer side of an image on a sheet.
 
 
 def share_outside(mass: FloatArray, people: BoolMask) -> float | None:
@@ -77,14 +78,6 @@ def overlay(pixels: Pixels, mass: FloatArray, people: BoolMask) -> Pixels:
 
 def sheet(pixels: Pixels, mass: FloatArray, people: BoolMask, lines: list[str]) -> Pixels:
     """The image, the map over it (see :func:`overlay`), and lines of text below; small images are enlarged."""
-    from PIL import Image, ImageDraw, ImageFont
-
     times = -(-_LEAST // max(pixels.shape[:2]))
-    width, height = pixels.shape[1] * times, pixels.shape[0] * times
-    made = Image.new("RGB", (2 * width + _GAP, height + 2 * _GAP + _LINE * len(lines)), "white")
-    for left, one in ((0, pixels), (width + _GAP, overlay(pixels, mass, people))):
-        made.paste(Image.fromarray(one).resize((width, height), Image.Resampling.NEAREST), (left, 0))
-    draw, font = ImageDraw.Draw(made), ImageFont.load_default(_LINE - 4)
-    for number, line in enumerate(lines):
-        draw.text((2, height + _GAP + _LINE * number), line, fill="black", font=font)
-    return np.asarray(made)
+    size = pixels.shape[1] * times, pixels.shape[0] * times
+    return side_by_side([pixels, overlay(pixels, mass, people)], lines, size)

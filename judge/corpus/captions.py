@@ -112,14 +112,14 @@ def parse_captions(document: Document, options: ReadOptions, *, side: Side, name
     id_field, caption_field = found.fields
     unique = side == "generated" and not (found.several or options.several)
     by_image: dict[str, list[str]] = {}
-    first: dict[str, str] = {}
+    first, suffixes = dict[str, str](), dict[str, str]()
     left_out: dict[str, list[str]] = {"empty": [], "refused": []}
     cleaned = Counter[str]()
     for entry in found.entries:
         if side == "human" and options.chosen_human is not None and entry.at not in options.chosen_human:
             continue
         where = f"{source}, {entry.at}, field '{id_field}'"
-        image = image_id(entry.image, where)
+        image = image_id(entry.image, where, suffixes)
         if unique and first.setdefault(image, entry.at) != entry.at:
             what = f"duplicate results for image '{image}' ({first[image]} has one)"
             mend = "keep one record per image, or allow several captions with --several"

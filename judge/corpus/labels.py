@@ -191,9 +191,10 @@ def _labels(document: Document, attribute: str, lexicon: Lexicon | None, options
     spelled = _spellings(lexicon, options, source)
     # Whether the user has named all classes, so that any other value means no class.
     closed = options.spellings.keys() >= lexicon.classes.keys() if lexicon else len(options.spellings) > 1
+    suffixes: dict[str, str] = {}
     for entry in entries:
         where = f"{source}, {entry.at}"
-        image = image_id(entry.image, where)
+        image = image_id(entry.image, where, suffixes)
         where += f", field '{column}'" if column else ""
         value = _text(entry.value, where)
         if (key := value.lower()) not in spelled:

@@ -132,12 +132,20 @@ def mapping_entries(value: Mapping[object, object]) -> list[Entry]:
     return [Entry(image, held, f"record {number} ('{str(image)[:60]}')") for number, (image, held) in pairs]
 
 
-def image_id(image: object, where: str) -> str:
-    """The canonical image id; a JudgeError if it is missing, or no id."""
+def image_id(image: object, where: str, suffixes: dict[str, str] | None = None) -> str:
+    """The canonical image id; a JudgeError if it is missing, or no id.
+
+    ``suffixes``: of the images of one file, by id; two images whose names differ by their suffix alone are refused.
+    """
     try:
-        return canonical_id(image)
+        key = canonical_id(image)
     except (ValueError, OverflowError) as error:
         raise JudgeError(f"image id {error}", where=where, mend="give the record a number or a file name") from None
+    found = _SUFFIX.search(image.strip().lower()) if suffixes is not None and isinstance(image, str) else None
+    if suffixes is not None and found and (first := suffixes.setdefault(key, found[0])) != found[0]:
+        what = f"the id '{key}' is of a {found[0]} file here and of a {first} file in another record"
+        raise JudgeError(what, where=where, mend="rename one of the images, or leave out its records")
+    return key
 
 
 def canonical_id(value: object) -> str:

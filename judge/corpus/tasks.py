@@ -93,10 +93,10 @@ def read_tasks(path: Given, *, id_column: str | None = None, task_column: str | 
         entries = mapping_entries(value)
     else:
         entries = _table(value, source, id_column, task_column)
-    found: dict[str, set[str]] = {}
+    found, suffixes = dict[str, set[str]](), dict[str, str]()
     for image, tasks, at in entries:
         where = f"{source}, {at}"
-        shown = found.setdefault(image_id(image, where), set())
+        shown = found.setdefault(image_id(image, where, suffixes), set())
         shown.update(filter(None, (_name(task, where) for task in (tasks if isinstance(tasks, list) else [tasks]))))
     if not any(found.values()):
         raise JudgeError(f"none of {len(found)} images shows anything", where=source, mend="check the file")

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,59 +30,44 @@ _CANDIDATES = 4 * SHEET
 _AHEAD = 8
 # Most bytes of a file's name on every usual file system.
 _LONGEST = 255
-# Of a contact sheet, in pixels.
-HEIGHT, _WIDTH, _WIDEST, _GAP, _CAPTION, _LETTER = 160, 1600, 280, 6, 14, 7
-_WHITE, _OUTLINE = 255, (255, 0, 255)
+# Of sheets, in pixels: an image on a contact sheet (width, height), gaps, and lines of text.
+CELL, GAP, LINE = (214, 160), 8, 18
+_COLUMNS, _LETTERS = 3, 50
+_OUTLINE = (255, 0, 255)
 
 
-class Tile(NamedTuple):
-    """One image of a sheet: before and after masking, [160, w, 3], under a title.
-
-    ``has_mask``: whether something is hidden; other tiles are shown if there is room left.
-    """
-
-    title: str
-    panel: Pixels
-    has_mask: bool = True
-
-
-def before_and_after(title: str, before: Pixels, after: Pixels, region: BoolMask) -> Tile:
-    """A tile of an image with the outline of what will be hidden, and of the masked image."""
+def before_and_after(title: str, before: Pixels, after: Pixels, region: BoolMask) -> Pixels:
+    """An image with the outline of what will be hidden, and the masked image, [h, w, 3], over their title."""
     import cv2
 
     outlined = before.copy()
     contours, _ = cv2.findContours(region.view(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
-    cv2.drawContours(outlined, contours, -1, _OUTLINE, max(1, round(before.shape[0] / HEIGHT)))
-    gap = np.full((HEIGHT, 2, 3), _WHITE, dtype=np.uint8)
-    return Tile(title, np.concatenate([_shrink(outlined), gap, _shrink(after)], axis=1), bool(region.any()))
+    cv2.drawContours(outlined, contours, -1, _OUTLINE, max(1, round(before.shape[0] / CELL[1])))
+    return side_by_side([outlined, after], [title[-_LETTERS:]], CELL)
 
 
-def contact_sheet(tiles: Sequence[Tile]) -> Pixels:
-    """The tiles in rows, [H, W, 3], white between them, their titles in small letters above."""
-    import cv2
+def side_by_side(images: Sequence[Pixels], lines: Sequence[str], cell: tuple[int, int]) -> Pixels:
+    """Images, [H, W, 3], as large as fits into cells of ``cell`` (width, height), over lines of text."""
+    from PIL import Image, ImageDraw, ImageFont
 
-    places, left, top, right = [], _GAP, _GAP, _GAP
-    for tile in tiles:
-        if left + tile.panel.shape[1] > _WIDTH and left > _GAP:
-            left, top = _GAP, top + HEIGHT + _CAPTION + _GAP
-        places.append((left, top))
-        left += tile.panel.shape[1] + _GAP
-        right = max(right, left)
-    sheet = np.full((top + HEIGHT + _CAPTION + _GAP, right, 3), _WHITE, dtype=np.uint8)
-    for (title, panel, _), (left, top) in zip(tiles, places, strict=True):
-        room = panel.shape[1] // _LETTER
-        fits = title if len(title) <= room else f"...{title[len(title) + 3 - room :]}"
-        cv2.putText(sheet, fits, (left, top + 10), cv2.FONT_HERSHEY_SIMPLEX, 0.35, (0, 0, 0), 1, cv2.LINE_AA)
-        sheet[top + _CAPTION : top + _CAPTION + HEIGHT, left : left + panel.shape[1]] = panel
-    return sheet
+    width, height = cell
+    made = Image.new("RGB", (len(images) * (width + GAP), height + GAP + LINE * len(lines)), "white")
+    for place, image in enumerate(map(Image.fromarray, images)):
+        scale = min(width / image.width, height / image.height)
+        size = max(1, round(scale * image.width)), max(1, round(scale * image.height))
+        how = Image.Resampling.BOX if scale < 1 else Image.Resampling.NEAREST
+        made.paste(image.resize(size, how), (place * (width + GAP), 0))
+    draw, font = ImageDraw.Draw(made), ImageFont.load_default(LINE - 4)
+    for number, line in enumerate(lines):
+        draw.text((2, height + LINE * number), line, fill="black", font=font)
+    return np.asarray(made)
 
 
-def _shrink(pixels: Pixels) -> Pixels:
-    """To the height of a sheet's row; very wide images are squeezed."""
-    import cv2
-
-    width = round(pixels.shape[1] * HEIGHT / pixels.shape[0])
-    return cast("Pixels", cv2.resize(pixels, (min(max(1, width), _WIDEST), HEIGHT), interpolation=cv2.INTER_AREA))
+def contact_sheet(panels: Sequence[Pixels]) -> Pixels:
+    """Panels of one size, [h, w, 3], in rows, [H, W, 3]."""
+    padded = [*panels, *[np.full_like(panels[0], 255)] * (-len(panels) % _COLUMNS)]
+    starts = range(0, len(padded), _COLUMNS)
+    return np.concatenate([np.concatenate(padded[start : start + _COLUMNS], axis=1) for start in starts])
 
 
 class Row(NamedTuple):
@@ -95,16 +80,20 @@ class Row(NamedTuple):
 
 @dataclass
 class Masked:
-    """A masked folder: a row for each image, the failures, and tiles of the contact sheet."""
+    """A masked folder: a row for each image, the failures, and panels for the contact sheet.
+
+    ``tiles``: whether something is hidden, and the panel; others are shown if there is room left.
+    """
 
     rows: list[Row] = field(default_factory=list)
     failures: Failures = field(default_factory=list)
-    tiles: list[Tile] = field(default_factory=list)
+    tiles: list[tuple[bool, Pixels]] = field(default_factory=list)
 
     def sheet(self) -> Pixels:
         """A contact sheet, [H, W, 3]."""
-        order = sorted(range(len(self.tiles)), key=lambda index: not self.tiles[index].has_mask)
-        return contact_sheet([self.tiles[index] for index in sorted(order[:SHEET])])
+        order = sorted(range(len(self.tiles)), key=lambda index: not self.tiles[index][0])
+        shown = [self.tiles[index][1] for index in sorted(order[:SHEET])]
+        return contact_sheet(shown or [np.full((1, 1, 3), 255, dtype=np.uint8)])
 
 
 class Finished:
@@ -234,5 +223,5 @@ class MaskFolder:
             if self.finished:
                 self.finished.add(self.images, done.rows[0])
             if shown:
-                done.tiles.append(before_and_after(name, image.pixels, pixels, region))
+                done.tiles.append((bool(region.any()), before_and_after(name, image.pixels, pixels, region)))
         return done

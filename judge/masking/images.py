@@ -31,7 +31,6 @@ SHEET_NAME, TABLE_NAME = "contact_sheet.png", "masks.parquet"
 # Pillow's other formats are parsers that no data set of captions needs. (Its JPEG reader opens MPO too.)
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 _ORIENTATION, _TURNED, _ON_ITS_SIDE = 0x0112, range(2, 9), range(5, 9)
-_COLOUR = 1 << 24  # Above all grey levels.
 _NOT_AN_IMAGE = "give a JPEG, PNG, WebP, BMP, GIF or TIFF file, or download it again"
 
 
@@ -181,24 +180,14 @@ def encode(pixels: Pixels) -> bytes:
 
 
 def read_mask(path: Path) -> npt.NDArray[np.int64]:
-    """The values of a mask file, [H, W]: grey levels, or colours above them; 0 is black. An alpha channel is dropped."""
+    """The values of a mask file, [H, W]: grey levels, or colours as 0xRRGGBB; an alpha channel is dropped."""
     import cv2
 
     pixels = cv2.imdecode(np.frombuffer(_read_bytes(path), dtype=np.uint8), cv2.IMREAD_UNCHANGED)
     if pixels is None:
         raise JudgeError("is not an image", where=str(path), mend="save the mask as PNG again")
-    if pixels.ndim == 2:
-        return pixels.astype(np.int64)
-    blue, green, red = np.moveaxis(pixels[..., :3].astype(np.int64), 2, 0)
-    grey = (blue == green) & (green == red)
-    return np.where(grey, blue, _COLOUR + (red << 16) + (green << 8) + blue)
-
-
-def mask_values(path: Path) -> set[str]:
-    """The values of a mask file except 0, in words: "255", "#ff0000"."""
-    values = read_mask(path)
-    known: list[int] = np.unique(values[values > 0]).tolist()
-    return {f"#{value - _COLOUR:06x}" if value >= _COLOUR else str(value) for value in known}
+    blue, green, red = ((pixels[..., channel] if pixels.ndim > 2 else pixels).astype(np.int64) for channel in range(3))
+    return np.where((blue == green) & (green == red), blue, (red << 16) + (green << 8) + blue)
 
 
 def locate(folder: Path, names: Sequence[str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import io
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from judge.types import Doubt, Progress
 
 THUMBNAIL = 320
 """Pixels along the longer side of an image in a report."""
+_HALF, _MANY = 0.5, 0.25  # Shares of an image, and of images, that people seldom cover.
 
 
 @dataclass(frozen=True)
@@ -122,16 +123,16 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
     return replace(shown, hiding=hiding, hidden=found, masks=masks, doubts=doubts_of(detector, statistics))
 
 
-def doubts_of(detector: Detector, statistics: Collection[MaskStatistics]) -> list[str]:
+def doubts_of(detector: Detector, statistics: Sequence[MaskStatistics]) -> list[str]:
     """What a user must know of masks, a sentence each; often nothing."""
     doubts = list(detector.doubts) if isinstance(detector, GroundTruth | Cached) else []
     if isinstance(detector, GroundTruth) and (count := sum(one.turned for one in statistics)):
         what = "their EXIF orientation turned or mirrored them, and masks are taken to be drawn on the upright image"
         doubts.append(Doubt(f"{count:,} images: {what}. Look at some of them, with judge mask."))
-    shares = [one.share for one in statistics if one.instances]
-    if 2 * (large := sum(share > 0.5 for share in shares)) > len(shares):
-        what = f"in {large:,} of {len(shares):,} images masks hide more than half of the pixels"
-        doubts.append(Doubt(f"{what}, more than people usually cover. Look at the contact sheet of judge mask."))
+    people = [one.share > _HALF or one.corners for one in statistics if one.people and one.instances]
+    if sum(people) > _MANY * len(people):
+        what = f"masks hide half of the pixels or all four corners in {sum(people):,} of {len(people):,} images"
+        doubts.append(Doubt(f"{what}: see on the contact sheet of judge mask that they hide people alone."))
     return doubts
 
 

@@ -24,7 +24,7 @@ class MaskStatistics(NamedTuple):
     """What a mask hides in one image: instances, people among them, and the share of pixels, in [0, 1].
 
     ``pixels``: if ground truth is known too, its pixels, those that the detector found, and those of both; ``turned``:
-    whether EXIF's orientation turned or mirrored the image; ``corners``: whether all four corners are hidden.
+    whether EXIF's orientation turned or mirrored the image; ``corners``: whether instances cover all four.
     """
 
     instances: int
@@ -55,8 +55,8 @@ class MaskStatistics(NamedTuple):
             right, found = (union(instances, image.size) for instances in both)
             pixels = int(right.sum()), int(found.sum()), int((right & found).sum())
         people = sum(instance.label == PERSON for instance in chosen)
-        count, corners = 0 if hiding.background else len(chosen), bool(region[np.ix_([0, -1], [0, -1])].all())
-        return cls(count, float(region.mean()), people, pixels, image.turned, corners)
+        count, corners = 0 if hiding.background else len(chosen), union(chosen, image.size)[np.ix_([0, -1], [0, -1])]
+        return cls(count, float(region.mean()), people, pixels, image.turned, bool(corners.all()))
 
 
 def measure_masks(statistics: Sequence[MaskStatistics], *, hides_people: bool) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def measure_masks(statistics: Sequence[MaskStatistics], *, hides_people: bool) -
     Returns:
         ``of`` (images), ``images`` (share in which something is hidden), ``people`` (share in which somebody is; None
         where only objects are hidden), ``pixels`` (mean share of an image's pixels that is hidden), ``corners`` (share
-        of images with all four corners hidden), ``recall`` and ``precision`` (of the detector's pixels against those of
-        ground truth; None where there are none).
+        of images whose four corners instances cover), ``recall`` and ``precision`` (of the detector's pixels against
+        those of ground truth; None where there are none).
     """
     of = max(len(statistics), 1)
     known = np.array([one.pixels for one in statistics if one.pixels is not None], dtype=np.int64).reshape(-1, 3)
@@ -91,9 +91,9 @@ def describe_masks(masks: Mapping[str, Any]) -> str:
 
 
 def hide_nobody(masks: Mapping[str, Any]) -> str:
-    """Why masks hide almost nobody, or not people alone, in a clause with the figure; "" where they need not hide any.
+    """Why masks hide almost nobody, or the background, in a clause with the figure; "" where people need not be hidden.
 
-    People hardly ever cover all four corners of an image: masks that do hide the background, or whole images.
+    People hardly ever cover all four corners of an image; masks that are inverted do.
     """
     if masks["people"] is None or not masks["of"]:
         return ""
@@ -101,7 +101,7 @@ def hide_nobody(masks: Mapping[str, Any]) -> str:
     if masks["pixels"] > 1 - LEAST:
         return f"masks hide {masks['pixels']:.1%} of the pixels {where}"
     if masks.get("corners", 0) > _MOST:  # Runs of earlier versions have no such entry.
-        return f"masks hide all four corners, so probably the background, in {masks['corners']:.1%} {where}"
+        return f"masks cover all four corners, so probably the background, in {masks['corners']:.1%} {where}"
     if masks["recall"] is not None:
         return f"masks find {masks['recall']:.1%} of the pixels of people" if masks["recall"] < LEAST else ""
     return f"masks hide somebody in {masks['people']:.1%} {where}" if masks["people"] < LEAST else ""

@@ -143,8 +143,11 @@ def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, whe
     from pycocotools import mask as coco
 
     area, declared, shape = instance.area, annotation.get("area", math.nan), annotation.get("segmentation")
-    if isinstance(shape, Path):
-        return None  # It has no other fields, and an empty mask file shows nobody.
+    if isinstance(shape, Path):  # It has no other fields, and an empty mask file shows nobody.
+        values = np.unique(read_mask(shape)).tolist()[1:]
+        several = ", ".join(f"#{value:06x}" if value > 0xFFFF else str(value) for value in values[:6])
+        what = "have several values beside 0, all hidden: set other classes, borders and noise to 0"
+        return (what, f"values {several}") if len(values) > 1 else None
     if not area and isinstance(shape, list) and any(len({*points[::2]}) > 1 for points in shape):
         return "are lower than a pixel and hide nothing", "its polygon"  # COCO has some.
     own, box = coco.toBbox(instance.rle), np.array(instance.box)

@@ -13,7 +13,7 @@ from judge.errors import JudgeError
 from judge.masking.archives import SUFFIXES, usable_id
 from judge.masking.categories import check_categories, names_people, people_among, stays_visible
 from judge.masking.detectors.annotations import SHAPES, find_contradiction, read_annotation, read_masks
-from judge.masking.images import locate, mask_values
+from judge.masking.images import locate
 from judge.masking.instances import PERSON, Instance, LoadedImage
 from judge.types import Doubt
 
@@ -59,7 +59,6 @@ class GroundTruth:
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _by_id: dict[str, _Entry] = field(default_factory=dict)
     _contradictions: dict[str, dict[str, str]] = field(default_factory=dict)
-    _values: set[str] = field(default_factory=set)
     name: str = "gt"
 
     @classmethod
@@ -132,10 +131,6 @@ class GroundTruth:
         for kind, cases in self._contradictions.items():
             where, figures = next(iter(cases.items()))
             found.append(f"{len(cases)} of the annotations {kind} (the first: {where}: {figures}).")
-        if len(self._values) > 1:
-            some = ", ".join(sorted(self._values, key=lambda value: (len(value), value))[:6])
-            what = f"Masks of {self.source} have {len(self._values)} values beside 0 ({some}), all hidden as people"
-            found.append(Doubt(f"{what}. If some are other classes, borders or noise, set them to 0."))
         return found
 
     def image_id(self, name: str) -> str | None:
@@ -178,8 +173,6 @@ class GroundTruth:
             what = f"category_id {record.value.get('category_id')} is not among the categories"
             raise JudgeError(what, where=where, mend="correct the annotation, or remove it")
         instance = read_annotation(record.value, record.label, size, where=where)
-        if isinstance(path := record.value.get("segmentation"), Path):
-            self._values |= mask_values(path)
         wanted = record.label in (self.labels or {PERSON})
         if wanted and (found := find_contradiction(record.value, instance, where=where)):
             self._contradictions.setdefault(found[0], {})[where] = found[1]
@@ -275,8 +268,8 @@ def _records(value: object, key: str, source: str) -> Sequence[Mapping[str, Any]
 
 def _name(image: Mapping[str, Any]) -> object:
     """The name of an image's file; without one, the end of its URL (LVIS)."""
-    urls = (image.get(field) for field in ("coco_url", "url", "flickr_url"))
-    ends = (re.split("[?#]", url)[0].rpartition("/")[2] for url in urls if isinstance(url, str))
+    urls = (str(image.get(field)) for field in ("coco_url", "url", "flickr_url"))
+    ends = (re.split("[?#]", url)[0].rpartition("/")[2] for url in urls)
     name = image.get("file_name")
     return name or next((end for end in ends if PurePosixPath(end).suffix.lower() in SUFFIXES), name)
 

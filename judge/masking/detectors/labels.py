@@ -4,90 +4,78 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from judge.errors import JudgeError
 from judge.utils.reading import read_small_text
 
-# Of a pose: the least share of keypoints in the box; how far they reach to both sides of its centre, in sides of the
-# box; and the tolerance at the borders of box and image. 0.4% of 1,350 polygons of COCO meet all of it.
-_INSIDE, _REACH, _TOLERANCE = 0.9, 0.1, 0.02
-# The share of a folder's lines that must be poses, among so many of them: a face alone does not meet it.
-_POSES, _SOME = 0.25, 1000
+# A pose: the least share of keypoints in its box; how far they reach on both sides of its centre, in sides of the box;
+# the tolerance at borders. 0.4% of 1,350 polygons of COCO meet this, so a quarter of a folder's lines must (a face
+# alone does not); so many lines are looked at.
+_INSIDE, _REACH, _TOLERANCE, _POSES, _SOME = 0.9, 0.1, 0.02, 0.25, 1000
 _MEND = "write: class x y width height, or class x1 y1 x2 y2 x3 y3 and so on, as shares of width and height"
-
-
-class _Line(NamedTuple):
-    """A line of a label file: image id, class, and what follows."""
-
-    image: str
-    category: float
-    numbers: list[float]
 
 
 def read_labels(files: Mapping[str, Path]) -> tuple[list[dict[str, Any]], list[str]]:
     """The labels of a folder (image id -> file) as annotations, and what a user must know of them.
 
     A line holds a class, then a box (x and y of the centre, width, height) or a polygon (x1, y1, x2, y2, x3, y3 and so
-    on), as shares of width and height. The number of a score and that of a track may follow. A box with keypoints
-    (pose) is a box. All lines of a folder decide what is a polygon, since single ones can be read in two ways.
+    on), as shares of width and height; then perhaps a score, and the number of a track. A box with keypoints (pose) is
+    a box. All lines of a folder decide what is a polygon, since single ones can be read in two ways.
     """
-    lines = [line for image, path in files.items() for line in _lines(image, path)]
-    six = [line.numbers for line in lines if len(line.numbers) == 6]
-    long = [line.numbers for line in lines if len(line.numbers) > 6]
+    lines = [(image, *line) for image, path in files.items() for line in _lines(path)]
+    six, long = ([line[2] for line in lines if low < len(line[2]) < high] for low, high in ((5, 7), (6, np.inf)))
     some = long[:: 1 + len(long) // _SOME]
     pose = bool(long) and sum(_beyond_keypoints(numbers) is not None for numbers in some) >= _POSES * len(some)
     # A triangle and a box with a score and a track have six numbers.
-    tracked = all(numbers[-1].is_integer() for numbers in six) and (pose or not long)
+    tracks = all(numbers[-1].is_integer() for numbers in six) and (pose or not long)
     numbered = all(numbers[-1].is_integer() for numbers in long) and any(numbers[-1] > 1 for numbers in long)
     rows = []
     for image, category, numbers in lines:
-        if pose or len(numbers) < 6 or (len(numbers) == 6 and (tracked or _numbers_track(numbers[-1]))):
-            shares, rest = numbers[:4], numbers[4:] if len(numbers) < 7 else _beyond_keypoints(numbers) or ()
+        if pose or len(numbers) < 6 or (len(numbers) == 6 and (tracks or _is_track(numbers[-1]))):
+            end, rest = 4, numbers[4:] if len(numbers) < 7 else _beyond_keypoints(numbers) or ()
         else:
-            whole = numbers[:-1] if numbered and len(numbers) > 6 else numbers
-            shares, rest = whole[: len(whole) // 2 * 2], whole[len(whole) // 2 * 2 :]
-        score = rest[0] if rest and not (len(rest) == 1 and _numbers_track(rest[0])) else None
-        rows.append({"image_id": image, "category_id": category, "shares": tuple(shares), "score": score})
-    kinds = {"boxes with keypoints": pose and long, "boxes with a score and the number of a track": tracked and six}
+            end = (len(numbers) - (numbered and len(numbers) > 6)) // 2 * 2
+            rest = numbers[end : end + 1]
+        score = None if not rest or (len(rest) == 1 and _is_track(rest[0])) else rest[0]
+        rows.append({"image_id": image, "category_id": category, "shares": tuple(numbers[:end]), "score": score})
+    kinds = {"boxes with keypoints": pose and long, "boxes with a score and the number of a track": tracks and six}
     return rows, [f"{len(found):,} labels are read as {kind}." for kind, found in kinds.items() if found]
 
 
-def _lines(image: str, path: Path) -> Iterator[_Line]:
+def _lines(path: Path) -> Iterator[tuple[float, list[float]]]:
+    """The class, and the numbers after it, of each line that is not empty."""
     for number, line in enumerate(read_small_text(path).splitlines(), start=1):
         numbers: list[float] = []
         with suppress(ValueError):
             numbers = [float(word) for word in line.split()]
         if len(numbers) > 4:
-            yield _Line(image, numbers[0], numbers[1:])
+            yield numbers[0], numbers[1:]
         elif line.strip():
             raise JudgeError("is no YOLO label", where=f"{path}, line {number}", mend=_MEND)
 
 
-def _numbers_track(number: float) -> bool:
-    """Whether it can only be the number of a track: 0 and 1 may be a score, or a share."""
+def _is_track(number: float) -> bool:
+    """Whether it can only be the number of a track: 1 may be a score, or a share."""
     return number > 1 and number.is_integer()
 
 
 def _beyond_keypoints(numbers: Sequence[float]) -> Sequence[float] | None:
-    """What follows a box and its keypoints, of two or three numbers each; None if ``numbers`` are a polygon.
-
-    Keypoints at 0, 0 are not visible. The others lie in the box, on both sides of its centre.
-    """
+    """What follows a box and its keypoints, of two or three numbers each; None if ``numbers`` are a polygon."""
     centre, sides = np.array(numbers[:2]), np.array(numbers[2:4])
     if not (sides > 0).all() or (abs(centre - 0.5) + sides / 2 > 0.5 + _TOLERANCE).any():
         return None
     for each, more in product((2, 3), (0, 1, 2)):
-        end = len(numbers) - more
-        if (end - 4) % each or (more == 2 and not numbers[-1].is_integer()):
+        points = numbers[4 : len(numbers) - more]
+        if len(points) % each or (more == 2 and not numbers[-1].is_integer()):
             continue
-        points = np.reshape(numbers[4:end], (-1, each))[:, :2]
-        away = (points[points.any(axis=1)] - centre) / sides
+        places = np.reshape(points, (-1, each))[:, :2]
+        away = (places[places.any(axis=1)] - centre) / sides  # Keypoints at 0, 0 are not visible.
         inside = (abs(away) <= 0.5 + _TOLERANCE).all(axis=1)
         if not len(away) or (
-            inside.mean() >= _INSIDE and (away.min(axis=0) < -_REACH).all() and (away.max(axis=0) > _REACH).all()
+            inside.mean() >= _INSIDE and (away.min(0) < -_REACH).all() and (away.max(0) > _REACH).all()
         ):
-            return numbers[end:]
+            return numbers[4 + len(points) :]
     return None
