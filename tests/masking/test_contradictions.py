@@ -12,6 +12,7 @@ import pytest
 from helpers import judge
 from PIL import Image
 
+from judge.masking.detectors.labels import read_labels
 from judge.masking.images import read_image
 from judge.masking.instances import box_mask
 
@@ -176,6 +177,159 @@ def test_masks_of_other_tools(images: Path) -> None:
     assert masked(images, labels, "--class-names", names)[:2] == (0, [0, 0])
     (labels / "000000000001.txt").write_text("1 0.5 0.5\n")
     assert "000000000001.txt, line 1: is no YOLO label" in masked(images, labels, "--class-names", names)[2]
+
+
+def label_files(folder: Path, *lines: str) -> Path:
+    folder.mkdir()
+    (folder / "classes.txt").write_text("person\ndog\n")
+    for n, line in enumerate(lines, start=1):
+        (folder / f"{n:012d}.txt").write_text(line)
+    return folder
+
+
+def spelled(*numbers: object) -> str:
+    return " ".join(map(str, numbers)) + "\n"
+
+
+def shares_of(box: tuple[int, int, int, int]) -> list[float]:
+    """YOLO's x and y of the centre, width and height."""
+    x, y, width, height = box
+    return [(x + width / 2) / WIDTH, (y + height / 2) / HEIGHT, width / WIDTH, height / HEIGHT]
+
+
+def corners_of(box: tuple[int, int, int, int]) -> list[float]:
+    return [share / side for share, side in zip(polygon(*box), [WIDTH, HEIGHT] * 4, strict=True)]
+
+
+def keypoints(box: tuple[int, int, int, int], each: int, *, absent: int = 0) -> list[float]:
+    """17 keypoints as COCO has them, from the nose down, those of the left before those of the right; with two or three
+    numbers each; the last ones are not visible."""
+    x, y, width, height = shares_of(box)
+    rows = [0.05, *[0.03] * 2, *[0.05] * 2, *[0.2] * 2, *[0.35] * 2, *[0.5] * 2, *[0.5] * 2, *[0.7] * 2, *[0.9] * 2]
+    columns = [0.0, *[side * reach for reach in (0.05, 0.1, 0.25, 0.35, 0.3, 0.15, 0.15, 0.15) for side in (-1, 1)]]
+    points = [(x + width * column, y + height * (row - 0.5), 0.9) for row, column in zip(rows, columns, strict=True)]
+    points[17 - absent :] = [(0.0, 0.0, 0.0)] * absent
+    return [number for point in points for number in point[:each]]
+
+
+BOX_SHARES = {n: shares_of(box) for n, box in BOXES.items()}
+# Other people in the corner of an image, so that lines differ: 4 x 4 pixels.
+SMALL = (2, 2, 4, 4)
+SOUND_LABELS: dict[str, tuple[Callable[[int], list[str]], str]] = {
+    "boxes": (lambda n: [spelled(0, *BOX_SHARES[n])], ""),
+    "scores": (lambda n: [spelled(0, *BOX_SHARES[n], 1.0000001)], ""),
+    "empty lines": (lambda n: ["\n", spelled(0, *BOX_SHARES[n]), "  \n", spelled(0, *shares_of(SMALL))], ""),
+    "a box under one pixel": (lambda n: [spelled(0, *BOX_SHARES[n]), spelled(0, 0.005, 0.006, 0.003, 0.003)], ""),
+    "numbers of tracks": (lambda n: [spelled(0, *BOX_SHARES[n], 6 * n - 5)], ""),
+    "scores and tracks": (lambda n: [spelled(0, *BOX_SHARES[n], 0.91, n)], "2 labels are read as boxes with a score"),
+    "one track": (lambda n: [spelled(0, *BOX_SHARES[n], 0.91, 1)], "2 labels are read as boxes with a score"),
+    "some tracks lost": (
+        lambda n: [spelled(0, *BOX_SHARES[n], 0.91, 3) if n == 1 else spelled(0, *BOX_SHARES[n], 0.91)],
+        "1 labels are read as boxes with a score and the number of a track",
+    ),
+    "poses": (lambda n: [spelled(0, *BOX_SHARES[n], *keypoints(BOXES[n], 2))], "2 labels are read as boxes with keyp"),
+    "poses, visibility": (lambda n: [spelled(0, *BOX_SHARES[n], *keypoints(BOXES[n], 3))], "boxes with keypoints"),
+    "poses, scores": (lambda n: [spelled(0, *BOX_SHARES[n], *keypoints(BOXES[n], 2), 0.9)], "boxes with keypoints"),
+    "poses, scores, tracks": (
+        lambda n: [spelled(0, *BOX_SHARES[n], *keypoints(BOXES[n], 3), 0.9, n)], "boxes with keypoints",
+    ),
+    "poses, some points absent": (
+        lambda n: [spelled(0, *BOX_SHARES[n], *keypoints(BOXES[n], 3, absent=17 if n == 1 else 4))], "with keypoints",
+    ),
+    "poses, one off its box": (
+        lambda n: [spelled(0, *BOX_SHARES[n], *keypoints(BOXES[3 - n if n == 1 else n], 2))], "boxes with keypoints",
+    ),
+    "polygons": (lambda n: [spelled(0, *corners_of(BOXES[n]))], ""),
+    "polygons and scores": (lambda n: [spelled(0, *corners_of(BOXES[n]), 0.8)], ""),
+    "polygons, scores, tracks": (lambda n: [spelled(0, *corners_of(BOXES[n]), 0.8, n)], ""),
+    "polygons and a triangle at the border": (
+        lambda n: [spelled(0, *corners_of(BOXES[n])), spelled(0, 0, 0.9, 0.1, 0.9, 0.05, 1)], "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "note"), SOUND_LABELS.values(), ids=SOUND_LABELS)
+def test_labels_of_yolo(images: Path, lines: Callable[[int], list[str]], note: str) -> None:
+    folder = label_files(images.parent / "labels", *("".join(lines(n)) for n in BOXES))
+    code, visible, printed = masked(images, folder)
+    assert (code, visible) == (0, [0, 0]), printed
+    assert note in printed
+    assert bool(note) == ("NOTE" in printed), printed
+
+
+def test_scores_of_poses_count(images: Path) -> None:
+    lines = [spelled(0, *BOX_SHARES[n], *keypoints(BOXES[n], 2), score, 1) for n, score in ((1, 0.2), (2, 0.8))]
+    assert masked(images, label_files(images.parent / "labels", *lines))[:2] == (0, [600, 0])
+
+
+@pytest.mark.parametrize("split", ["val2017", "train2017"])
+def test_polygons_of_coco_are_no_poses(shared: Path, split: str, tmp_path: Path) -> None:
+    """Each in a folder of its own: 1% of 1,464 look like one. A folder is read so if a quarter of its lines do."""
+    value = json.loads((shared / "coco-mini" / "annotations" / f"instances_{split}.json").read_text("utf-8"))
+    sizes = {image["id"]: (image["width"], image["height"]) for image in value["images"]}
+    wrong = count = 0
+    for one in value["annotations"]:
+        for points in one["segmentation"] if not one["iscrowd"] else ():
+            shares = (np.reshape(points, (-1, 2)) / sizes[one["image_id"]]).ravel().tolist()
+            path = tmp_path / "1.txt"
+            path.write_text(spelled(0, *shares))
+            rows, notes = read_labels({"1": path})
+            assert rows[0]["shares"] == tuple(shares) or notes
+            wrong, count = wrong + bool(notes), count + (len(shares) > 6)
+    assert wrong <= 0.02 * count
+
+
+def save_masks(folder: Path, draw: Callable[[np.ndarray], np.ndarray], palette: bytes = b"") -> Path:
+    folder.mkdir()
+    for n, box in BOXES.items():
+        image = Image.fromarray(draw(box_mask(box, (HEIGHT, WIDTH))).astype(np.uint8), "P" if palette else None)
+        if palette:
+            image.putpalette(palette)
+        image.save(folder / f"{n:012d}.png")
+    return folder
+
+
+def with_border(mask: np.ndarray) -> np.ndarray:
+    """VOC: 15 is a person, 5 a bottle, 255 what is neither."""
+    values = np.where(mask, 15, 0)
+    values[0, :3], values[5, 5] = 5, 255
+    return values
+
+
+SEVERAL = "2 of the annotations have several values beside 0, all hidden: set other classes, borders and noise to 0"
+VOC = bytes([0, 0, 0, 128, 0, 0] + 254 * [192, 128, 128])
+
+
+@pytest.mark.parametrize(
+    ("draw", "palette", "code", "note"),
+    [
+        (lambda mask: 255 * mask, b"", 0, ""),
+        (lambda mask: mask, VOC, 0, ""),
+        (with_border, b"", 0, "values 5, 15, 255"),
+        (lambda mask: mask * np.where(np.arange(WIDTH) % 2, 1, 2), VOC, 0, "values #800000, #c08080"),
+        (lambda mask: np.where(mask, 255, np.arange(WIDTH) % 3), b"", 0, "values 1, 2, 255"),  # Faint noise.
+        (lambda mask: mask[..., None] * np.uint8([0, 0, 255]), b"", 0, ""),
+        (lambda mask: 255 * ~mask, b"", 2, "masks cover all four corners, so probably the background, in 100.0%"),
+        (lambda mask: 24 - mask, b"", 2, "masks hide 100.0% of the pixels of 2 images"),  # Cityscapes: 0 is no label.
+    ],
+)  # fmt: skip
+def test_values_of_png_masks(
+    images: Path, draw: Callable[[np.ndarray], np.ndarray], palette: bytes, code: int, note: str
+) -> None:
+    done, visible, printed = masked(images, save_masks(images.parent / "masks", draw, palette))
+    assert done == code, printed
+    assert visible == ([] if code else [0, 0])
+    assert note in printed
+    assert (SEVERAL in printed) == ("values" in note)
+    assert bool(note) == ("NOTE" in printed or code > 0)
+
+
+def test_two_images_of_one_id(images: Path) -> None:
+    """With PNG masks neither is masked, for this reason."""
+    (images / "val" / "000000000001.jpg").write_bytes((images / "val" / "000000000001.png").read_bytes())
+    code, visible, printed = masked(images, save_masks(images.parent / "masks", lambda mask: 255 * mask))
+    assert (code, visible) == (1, [0])
+    assert "'id' 1 is that of 'val/000000000001.jpg' too. Rename one of the images." in printed
 
 
 def test_several_files(images: Path) -> None:

@@ -13,7 +13,7 @@ from detector_samples import FakeDetector
 from helpers import tree
 
 from judge.errors import JudgeError
-from judge.masking.folder import HEIGHT, SHEET, Finished, Masked, MaskFolder, Tile, before_and_after, contact_sheet
+from judge.masking.folder import CELL, GAP, LINE, SHEET, Finished, Masked, MaskFolder, before_and_after, contact_sheet
 from judge.masking.images import encode
 from judge.masking.instances import Instance, LoadedImage, from_mask
 from judge.masking.people import Hiding
@@ -126,25 +126,29 @@ def test_two_images_for_one_place(images: Path) -> None:
     assert [row.masked for row in done.rows] == sorted(tree(images.parent / "out")) == ["a.png", "sub/x.y.png"]
 
 
-def tile(shape: tuple[int, int], *, hidden: bool = True, title: str = "x.png") -> Tile:
+def panel(shape: tuple[int, int], *, title: str = "x.png") -> np.ndarray:
     before = np.full((*shape, 3), 60, dtype=np.uint8)
     region = np.zeros(shape, dtype=bool)
-    region[: shape[0] // 2] = hidden
+    region[: shape[0] // 2] = True
     return before_and_after(title, before, np.where(region[:, :, None], 0, before).astype(np.uint8), region)
 
 
 def test_a_contact_sheet_shows_before_and_after() -> None:
-    panel = tile((320, 200)).panel
-    before, after = panel[:, :100], panel[:, 102:]
-    assert after.shape == (HEIGHT, 100, 3)
+    width, height = CELL
+    made = panel((2 * height, 200))
+    before, after = made[:height, :100], made[:height, width + GAP : width + GAP + 100]
     assert (after[:70] == 0).all()
     assert (after[90:] == 60).all()
     assert (before[20:60, 20:80] == 60).all()  # What will be hidden is visible within its outline.
-    assert ((before == (255, 0, 255)).all(axis=2)).sum() > 100
+    assert (before == (255, 0, 255)).all(axis=2).sum() > 100
+    assert (made[:height, 100:width] == 255).all()
+    assert made[height + GAP :].min() < 100  # The title.
     for shape in [(1, 1), (1, 5000), (5000, 1)]:
-        sheet = contact_sheet([tile(shape, title="a/very/long/name/" * 20), tile((50, 70), title="")])
-        assert HEIGHT < sheet.shape[0] < 2 * HEIGHT
-        assert sheet.shape[1] < 1600
+        sheet = contact_sheet([panel(shape, title="a/very/long/name/" * 20), panel((50, 70), title="")])
+        assert sheet.shape == (height + GAP + LINE, 6 * (width + GAP), 3)  # Three panels, the last one white.
+        assert (sheet[:, -2 * (width + GAP) :] == 255).all()
     # The ten with something hidden come first, then those of the others that have room.
-    tiles = [tile((160, 160), hidden=number >= 30, title=str(number)) for number in range(40)]
-    np.testing.assert_array_equal(Masked(tiles=tiles).sheet(), contact_sheet([*tiles[: SHEET - 10], *tiles[30:]]))
+    tiles = [(number >= 30, panel((160, 160), title=str(number))) for number in range(40)]
+    expected = [made for _, made in (*tiles[: SHEET - 10], *tiles[30:])]
+    np.testing.assert_array_equal(Masked(tiles=tiles).sheet(), contact_sheet(expected))
+    assert (Masked().sheet() == 255).all()

@@ -21,7 +21,7 @@ from pycocotools.coco import COCO
 from judge.errors import JudgeError
 from judge.masking.detectors.annotations import read_annotation, run_lengths
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.instances import from_mask
+from judge.masking.instances import from_mask, union
 
 Record = dict[str, Any]
 HEIGHT, WIDTH = SIZE = (12, 20)
@@ -91,6 +91,30 @@ def test_run_lengths_compressed_or_not(mask: np.ndarray) -> None:
         assert found == from_mask(mask, "dog")
 
 
+def test_empty_runs_hide_no_pixel_from_the_union() -> None:
+    """pycocotools stops to merge where two masks have an empty run at one place. Twelve pixels of 240 each, by hand."""
+    runs = [12, 6, 0, 6, 216], [12, 2, 0, 10, 12, 3, 0, 9, 192]
+    found = [read_annotation(with_runs([*counts]), "person", SIZE, where="x") for counts in runs]
+    expected = np.zeros(SIZE, dtype=bool)
+    expected[:, [1, 3]] = True
+    assert [one.area for one in found] == [12, 24]
+    np.testing.assert_array_equal(union(found, SIZE), expected)
+    assert all(0 not in run_lengths(one.counts)[1:] for one in found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(MASKS, st.lists(st.integers(0, 20), max_size=3)), max_size=4))
+def test_the_union_of_run_lengths_with_empty_runs(drawn: list[tuple[np.ndarray, list[int]]]) -> None:
+    found, expected = [], np.zeros(SIZE, dtype=bool)
+    for mask, places in drawn:
+        runs = runs_of(mask)
+        for place in places:
+            runs[place:place] = [0, 0]
+        found.append(read_annotation(with_runs(runs), "person", SIZE, where="x"))
+        expected |= mask
+    np.testing.assert_array_equal(union(found, SIZE), expected)
+
+
 COMPRESSED = from_mask(np.pad(np.ones((4, 5), dtype=bool), ((3, 5), (6, 9))), "x").counts.decode()
 # Too many, a negative one, halves, a huge one, none; then compressed: cut, no ASCII, and more than there is.
 RUNS: list[Any] = [[230, 11], [250, -10], [239.5, 0.5], [240, 2**32], [], COMPRESSED[:-1], "é" + COMPRESSED]
@@ -109,7 +133,7 @@ FAULTS: list[tuple[Record, str]] = [
     ({"segmentation": SQUARE, "bbox": [12, 3, 6, 6]}, "its mask lies outside of its bbox"),
     ({"segmentation": SQUARE, "bbox": [2, 3, 6, 6], "area": 100_000}, "its mask is much smaller than its area"),
     ({"segmentation": SQUARE, "iscrowd": "yes"}, "'iscrowd' is 'yes'"),
-    ({"segmentation": SQUARE, "score": 97.5}, "'score' is 97.5"),
+    *[({"segmentation": SQUARE, "score": score}, f"'score' is {score}") for score in (97.5, 1.001)],
     *[(record, "neither segmentation nor bbox") for record in ({}, {"segmentation": "person"})],
     ({"bbox": [1, 2, 3]}, "bbox is [1, 2, 3]"),
     ({"bbox": [1, 2, -3, 4]}, "bbox is"),
@@ -207,6 +231,37 @@ def test_a_record_at_fault_costs_its_image_alone(tmp_path: Path, images: list[Re
         with one_line(message):
             truth.instances(name, SIZE)
     assert not truth.strays
+
+
+COCO_URL = "http://images.cocodataset.org/val2017/1.jpg"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"coco_url": COCO_URL},  # LVIS.
+        {"url": f"{COCO_URL}?size=large", "file_name": None},
+        {"flickr_url": "https://farm1.example/1.jpg#a/b"},
+        {"coco_url": None, "flickr_url": "https://example.org/photo?id=7", "url": COCO_URL},
+    ],
+)
+def test_images_without_a_file_name_are_called_by_their_url(tmp_path: Path, named: Record) -> None:
+    sizes = {"height": HEIGHT, "width": WIDTH}
+    path = coco_file(tmp_path / "i.json", [PERSON_AND_SQUARE], images=[{"id": 1, **sizes} | named, OTHER])
+    truth = GroundTruth.read(path)
+    assert truth.images == ("1.jpg", "2.jpg")
+    assert truth.instances("1.jpg", SIZE)[0].area == 36
+    assert not truth.strays
+
+
+def test_images_without_any_name(tmp_path: Path) -> None:
+    """One is a stray; where all have none, that is the reason, and not their annotations."""
+    nameless = {"id": 1, "flickr_url": "https://example.org/photo?id=7"}
+    truth = GroundTruth.read(coco_file(tmp_path / "i.json", [PERSON_AND_SQUARE], images=[nameless, OTHER]))
+    assert "'file_name' is null, and no URL ends in one" in str(truth.strays[0][1])
+    path = coco_file(tmp_path / "i.json", [PERSON_AND_SQUARE], images=[nameless, {"id": 2}])
+    with one_line("images: no image has a 'file_name', or a URL that ends in one. Add the names of their files."):
+        GroundTruth.read(path)
 
 
 def test_records_that_belong_to_no_image(tmp_path: Path) -> None:

@@ -156,11 +156,39 @@ def test_shares_recall_and_precision(tmp_path: Path) -> None:
     names = {str(n): f"{n}.png" for n in range(4)}
     images = find_hidden(tmp_path / "images", names, detector=found, hiding=Hiding(), truth=truth)
     assert images.masks == {
-        "of": 4, "images": 0.5, "people": 0.5, "pixels": pytest.approx(0.075), "recall": 0.5,
+        "of": 4, "images": 0.5, "people": 0.5, "pixels": pytest.approx(0.075), "corners": 0.0, "recall": 0.5,
         "precision": pytest.approx(2 / 3),
     }  # fmt: skip
     text = "Masks hide people in 50.0% of 4 images, and 7.5% of the pixels; pixels against ground truth: recall 50.0%"
     assert describe_masks(images.masks) == f"{text}, precision 66.7%."
+
+
+def test_masks_that_hide_the_background_are_told_or_refused(tmp_path: Path) -> None:
+    """Inverted, in every mode; whole images; half of an image in most images; nothing of it where people hide least."""
+    outside = ~block(5, 15, 10, 30)
+    names = {str(n): f"{n}.png" for n in range(4)}
+    for name in names.values():
+        (tmp_path / name).write_bytes(encode(drawn(0)))
+
+    def told(masks: list[BoolMask], **how: Any) -> tuple[str, str]:
+        detector = FakeDetector(lambda image: (from_mask(masks[int(image.name[0])], "person"),))
+        found = find_hidden(tmp_path, names, detector=detector, hiding=Hiding(**how))
+        assert found.masks is not None
+        return hide_nobody(found.masks), " ".join(found.doubts)
+
+    whole, part, large = ~NOTHING, block(5, 15, 10, 30), block(0, 12, 0, 40)
+    four = "masks cover all four corners, so probably the background, in 75.0% of 4 images"
+    for mode in ("segment", "partial", "box"):
+        assert told([outside, outside, outside, part], mode=mode)[0] == four
+    assert told([whole] * 4)[0] == "masks hide 100.0% of the pixels of 4 images"
+    assert told([outside, outside, part, part])[1].startswith(
+        "masks hide half of the pixels or all four corners in 2 of 4"
+    )
+    assert told([large, large, part, part])[0] == ""
+    assert told([large, large, part, part])[1]
+    # People who cover most of one image, and the background of many.
+    assert told([large, part, part, part]) == ("", "")
+    assert told([part] * 4, labels=(), background=True) == ("", "")
 
 
 MASKS = {"of": 100, "images": 1.0, "people": 1.0, "pixels": 0.1, "recall": None, "precision": None}
@@ -175,6 +203,10 @@ MASKS = {"of": 100, "images": 1.0, "people": 1.0, "pixels": 0.1, "recall": None,
         ({"people": 0.04, "recall": 0.9, "precision": 0.9}, ""),
         ({"recall": 0.049, "precision": 0.9}, "masks find 4.9% of the pixels of people"),
         ({"people": None, "images": 0.0}, ""),
+        ({"people": None, "pixels": 0.99, "corners": 1.0}, ""),
+        ({"pixels": 0.96, "recall": 0.9, "precision": 0.1}, "masks hide 96.0% of the pixels of 100 images"),
+        ({"corners": 0.51}, "masks cover all four corners, so probably the background, in 51.0% of 100 images"),
+        ({"corners": 0.5}, ""),
     ],
 )
 def test_masks_that_hide_nobody_void_metrics_of_images(changes: dict[str, Any], reason: str) -> None:

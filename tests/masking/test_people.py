@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -46,6 +47,7 @@ def instance(label: str, score: float, area: int) -> Instance:
 
 KINDS = ("person", 0.5, 20), ("dog", 0.9, 90), ("person", 0.4999, 80), ("person", 1.0, 30), ("person", 0.7, 30)
 FOUND = [instance(*kind) for kind in (*KINDS, ("person", 0.9, 0))]
+CROWD = replace(instance("person", 1.0, 90), crowd=True)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,20 @@ def test_select(arguments: dict[str, object], expected: list[int]) -> None:
     assert Hiding(**arguments).chosen(FOUND) == tuple(FOUND[index] for index in expected)  # type: ignore[arg-type]
 
 
+def test_a_crowd_is_the_largest_only_where_nobody_stands_alone() -> None:
+    largest = Hiding(foreground="largest")
+    assert largest.chosen([CROWD, *FOUND]) == (FOUND[3],)
+    assert largest.chosen([CROWD, FOUND[1]]) == (CROWD,)
+    assert Hiding(labels=("person", "dog"), foreground="largest").chosen([CROWD, *FOUND]) == (FOUND[3], FOUND[1])
+
+
+def test_all_of_a_crowd_is_hidden_in_part() -> None:
+    """Of one person of 90 pixels the upper half."""
+    partial = Hiding(mode="partial")
+    assert partial.region([CROWD], (10, 10)).sum() == 90
+    assert partial.region([replace(CROWD, crowd=False)], (10, 10)).sum() == 45
+
+
 HEIGHT, WIDTH = SIZE = (11, 17)
 FILLS: tuple[Fill, ...] = ("black", "mean")
 MODES: tuple[Mode, ...] = ("partial", "segment", "box")
@@ -77,7 +93,7 @@ MODES: tuple[Mode, ...] = ("partial", "segment", "box")
 
 @st.composite
 def annotations(draw: st.DrawFn) -> dict[str, Any]:
-    """Polygons over the border or of no area; run lengths; boxes; boxes that are not their mask's."""
+    """Polygons over the border or of no area; run lengths, empty ones too; boxes, not always of the mask; crowds."""
     x, y = st.floats(-2, WIDTH + 2), st.floats(-2, HEIGHT + 2)
     found: dict[str, Any] = {}
     shape = draw(st.sampled_from(["polygons", "runs", "box"]))
@@ -89,12 +105,15 @@ def annotations(draw: st.DrawFn) -> dict[str, Any]:
     elif shape == "runs":
         mask = draw(arrays.arrays(np.bool_, SIZE, elements=st.booleans(), fill=st.booleans()))
         edges = np.flatnonzero(np.diff(np.concatenate([[False], mask.T.ravel()]))).tolist()
-        found["segmentation"] = {"size": list(SIZE), "counts": np.diff([0, *edges, mask.size]).tolist()}
+        counts = np.diff([0, *edges, mask.size]).tolist()
+        for place in draw(st.lists(st.integers(0, len(counts)), max_size=2)):
+            counts[place:place] = [0, 0]  # Which changes no pixel.
+        found["segmentation"] = {"size": list(SIZE), "counts": counts}
     if shape == "box" or draw(st.booleans()):
         left, top = draw(st.floats(-2, WIDTH)), draw(st.floats(-2, HEIGHT))
         found["bbox"] = [left, top, draw(st.floats(0, WIDTH - left)), draw(st.floats(0, HEIGHT - top))]
         assume(not all(0 <= number <= 1 for number in found["bbox"]))
-    return found
+    return found | {"iscrowd": draw(st.integers(0, 1))}
 
 
 INSTANCES = st.lists(annotations(), max_size=4).map(
@@ -124,7 +143,7 @@ def expected_region(
     """Pixel by pixel."""
     region = np.zeros(SIZE, dtype=bool)
     for instance in instances:
-        region |= upper_part(instance.mask, share) if mode == "partial" else instance.mask
+        region |= upper_part(instance.mask, share) if mode == "partial" and not instance.crowd else instance.mask
         if mode == "box":
             region |= np.array([[in_box(instance, r, c) for c in range(WIDTH)] for r in range(HEIGHT)])
     region = region != background

@@ -12,7 +12,7 @@ from judge.errors import JudgeError
 from judge.utils.reading import read_small_text
 
 # A pose: the least share of keypoints in its box; how far they reach on both sides of its centre, in sides of the box;
-# the tolerance at borders. 0.4% of 1,350 polygons of COCO meet this, so a quarter of a folder's lines must (a face
+# the tolerance at borders. 1% of 1,464 polygons of COCO meet this, so a quarter of a folder's lines must (a face
 # alone does not); so many lines are looked at.
 _INSIDE, _REACH, _TOLERANCE, _POSES, _SOME = 0.9, 0.1, 0.02, 0.25, 1000
 _MEND = "write: class x y width height, or class x1 y1 x2 y2 x3 y3 and so on, as shares of width and height"
@@ -39,7 +39,7 @@ def read_labels(files: Mapping[str, Path]) -> tuple[list[dict[str, Any]], list[s
         else:
             end = (len(numbers) - (numbered and len(numbers) > 6)) // 2 * 2
             rest = numbers[end : end + 1]
-        score = None if not rest or (len(rest) == 1 and _is_track(rest[0])) else rest[0]
+        score = None if not rest or not rest[0] or (len(rest) == 1 and _is_track(rest[0])) else rest[0]
         rows.append({"image_id": image, "category_id": category, "shares": tuple(numbers[:end]), "score": score})
     kinds = {"boxes with keypoints": pose and long, "boxes with a score and the number of a track": tracks and six}
     return rows, [f"{len(found):,} labels are read as {kind}." for kind, found in kinds.items() if found]
@@ -67,7 +67,7 @@ def _beyond_keypoints(numbers: Sequence[float]) -> Sequence[float] | None:
     centre, sides = np.array(numbers[:2]), np.array(numbers[2:4])
     if not (sides > 0).all() or (abs(centre - 0.5) + sides / 2 > 0.5 + _TOLERANCE).any():
         return None
-    for each, more in product((2, 3), (0, 1, 2)):
+    for least, each, more in product((1, _INSIDE), (2, 3), (0, 1, 2)):
         points = numbers[4 : len(numbers) - more]
         if len(points) % each or (more == 2 and not numbers[-1].is_integer()):
             continue
@@ -75,7 +75,7 @@ def _beyond_keypoints(numbers: Sequence[float]) -> Sequence[float] | None:
         away = (places[places.any(axis=1)] - centre) / sides  # Keypoints at 0, 0 are not visible.
         inside = (abs(away) <= 0.5 + _TOLERANCE).all(axis=1)
         if not len(away) or (
-            inside.mean() >= _INSIDE and (away.min(0) < -_REACH).all() and (away.max(0) > _REACH).all()
+            inside.mean() >= least and (away.min(0) < -_REACH).all() and (away.max(0) > _REACH).all()
         ):
             return numbers[4 + len(points) :]
     return None
