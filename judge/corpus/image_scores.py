@@ -33,10 +33,9 @@ def read_image_scores(path: str | os.PathLike[str]) -> dict[str, dict[str, float
     }
     if not found:
         raise JudgeError("holds no scores of images", where=source, mend=_SHAPES)
-    suffixes: dict[str, str] = {}
     for place, row in enumerate(rows, start=1):
         at = f"{source}, {place_of(row, place)}"
-        image = image_id(row.get(ids), at, suffixes)
+        image = image_id(row.get(ids), at)
         for score, known in found.items():
             if (number := number_of(row.get(score))) is None:
                 continue

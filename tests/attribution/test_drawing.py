@@ -112,6 +112,6 @@ def test_a_sheet_of_any_image(size: tuple[int, int]) -> None:
         made = sheet(pixels, mass, np.zeros(size, dtype=bool), LINES)
         times = -(-360 // max(size))
         assert made.dtype == np.uint8
-        assert made.shape[1] == 2 * times * size[1] + 8
+        assert made.shape[1] == 2 * (times * size[1] + 8)
         assert made.shape[0] > times * size[0]
         assert np.array_equal(made[: times * size[0] : times, : times * size[1] : times], pixels)

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.corpus.captions import read_captions
+from judge.corpus.labels import read_labels
 from judge.corpus.records import canonical_id
+from judge.corpus.tasks import read_tasks
 from judge.utils.files import is_encodable
 
 
@@ -57,6 +59,26 @@ def test_other_bad_records(write: Write) -> None:
     assert fault(write({"annotations": boxes}), "human") == instances
     # The longest caption that is allowed.
     assert read_captions(write({"1": "x" * 50_000}), side="generated").total == 1
+
+
+def test_images_whose_names_differ_by_their_suffix(write: Write) -> None:
+    """1.jpg and 1.png are two images with one id: they are never put together. In two files they are one image."""
+    told = "the id '1' is of a .png file here and of a .jpg file in another record. Rename one of the images, or"
+    names = ["1.jpg", "2.png", "1.JPG", "1", 1, "1.png"]
+    rows = [{"image_id": name, "caption": f"a dog {n}", "gender": "male"} for n, name in enumerate(names)]
+    path = write(rows)
+    assert fault(path, "human").startswith(f"record 6, field 'image_id': {told}")
+    assert fault(path, several=True).startswith(f"record 6, field 'image_id': {told}")
+    labels = write([{"image_id": row["image_id"], "gender": "male"} for row in rows])
+    assert fault(labels, read=read_labels).startswith(f"record 6: {told}")
+    objects = write([{"image_id": row["image_id"], "objects": ["dog"]} for row in rows])
+    assert fault(objects, read=read_tasks).startswith(f"record 6: {told}")
+    for suffix in ("jpg", "png", "JPEG"):
+        assert read_captions(write({f"{n}.{suffix}": "a dog" for n in (1, 2)}), side="human").by_image.keys() == {
+            "1",
+            "2",
+        }
+    assert fault_of(read_captions, write([rows[0], rows[-1]]), side="generated").count(told) == 1
 
 
 @pytest.mark.parametrize(
