@@ -33,35 +33,32 @@ _OVERLAP, _FACTOR = 0.5, 2.0
 # Refused: a mask so many times smaller than its area, of so many pixels at least.
 _GROSS, _LARGE = 10.0, 100.0
 _CROWD = {"0": False, "1": True, "0.0": False, "1.0": True, "False": False, "True": True}
-_MOST_SURE = 1.0001  # Softmax in 16 or 32 bits rounds to above 1.
 _REPAIR = "correct the annotation, or remove it"
 _SAME_IMAGES = "use the images that were annotated, at their size"
 
 
-def read_masks(
-    path: Path, *, images: Path | None, names: Mapping[str, str] | None
-) -> tuple[Document, bool, Sequence[str]]:
+def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | None) -> tuple[Document, bool]:
     """The file or folder of ``--instances`` as COCO's ``{"images", "annotations", "categories"}``.
 
     COCO instances list their images; the second value says so. For other formats, images are found by id in ``images``:
     an image without a record or a label file is one in which nothing was found; an image without a mask file is not
-    listed. The third value has what a user must know. ``names``: class id -> name (``--class-names``).
+    listed. ``names``: class id -> name (``--class-names``).
     """
     files = _files(path) if path.is_dir() else {}
     masks = {key: file for key, file in files.items() if file.suffix.lower() == ".png"}
     if masks and len(masks) < len(files):
         raise JudgeError("holds PNG masks and .txt labels", where=str(path), mend="give a folder of one kind")
-    rows, notes = list[dict[str, Any]](), list[str]()
+    rows: list[dict[str, Any]] = []
     if masks:
         names = {"1": PERSON}
         rows = [{"image_id": key, "category_id": 1, "segmentation": file} for key, file in masks.items()]
     elif files:
         names = names or read_names(path / _CLASSES if (path / _CLASSES).is_file() else None)
-        rows, notes = read_labels(files)
+        rows = read_labels(files)
     else:
         document = read_document(path)
         if not isinstance(document.value, list):
-            return document, True, notes
+            return document, True
         rows = records(document.value, source=document.source, shapes=SHAPES)
         if not rows[0].keys() & {"segmentation", "bbox"}:
             raise JudgeError("holds neither instances nor results", where=document.source, mend=SHAPES)
@@ -77,7 +74,7 @@ def read_masks(
         "annotations": rows,
         "categories": [{"id": key, "name": name} for key, name in names.items()],
     }
-    return Document(value, str(path)), False, [f"{path}: {note}" for note in notes]
+    return Document(value, str(path)), False
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -109,7 +106,7 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
     shape, box, score = annotation.get("segmentation"), annotation.get("bbox"), annotation.get("score")
     crowd = _CROWD.get(str(annotation.get("iscrowd") or 0))
     score = 1.0 if score is None else score
-    if crowd is None or type(score) not in {int, float} or not 0 <= score <= _MOST_SURE:
+    if crowd is None or type(score) not in {int, float} or not 0 <= score < 1.0001:  # Rounded by a softmax.
         what = f"'iscrowd' is {annotation.get('iscrowd')!a:.20}" if crowd is None else f"'score' is {score!a:.20}"
         raise JudgeError(what, where=where, mend="write 0 or 1, or as a score a number from 0 to 1")
     score, pixels = float(min(score, 1)), not isinstance(shares, tuple)
@@ -134,7 +131,7 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
 
 
 def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, where: str) -> tuple[str, str] | None:
-    """A field that contradicts the mask: what annotations like this one do, and the figures; None if there is none.
+    """A contradiction, or another way to read it: what annotations like this one do, and the figures; None without.
 
     Raises:
         JudgeError: the thing would stay visible: its mask is empty, lies mostly outside of its box, or has less than a
@@ -144,7 +141,7 @@ def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, whe
 
     area, declared, shape = instance.area, annotation.get("area", math.nan), annotation.get("segmentation")
     if isinstance(shape, Path):  # It has no other fields, and an empty mask file shows nobody.
-        values = np.unique(read_mask(shape)).tolist()[1:]
+        values = [value for value in np.unique(read_mask(shape)).tolist() if value]
         several = ", ".join(f"#{value:06x}" if value > 0xFFFF else str(value) for value in values[:6])
         what = "have several values beside 0, all hidden: set other classes, borders and noise to 0"
         return (what, f"values {several}") if len(values) > 1 else None
@@ -167,6 +164,8 @@ def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, whe
         return "have a bbox that is not the box of their mask", figures
     if known and max(declared, area) >= _LARGE and not declared / _FACTOR <= area <= declared * _FACTOR:
         return "have an area that differs from their mask by more than a factor of 2", figures
+    if isinstance(shares := annotation.get("shares"), tuple) and len(shares) == 4 and annotation["given"] > 5:
+        return "are read as boxes with keypoints, or with the number of a track", f"{annotation['given']} numbers"
     return None
 
 

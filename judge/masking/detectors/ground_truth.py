@@ -87,8 +87,7 @@ class GroundTruth:
         given = [Path(paths)] if isinstance(paths, str | Path) else list(paths)
         truth = cls(" and ".join(map(str, given)))
         for path in given:
-            document, lists_images, notes = read_masks(path, images=images, names=names)
-            truth.notes += map(Doubt, notes)
+            document, lists_images = read_masks(path, images=images, names=names)
             truth._add_file(document, labels, people, lists_images=lists_images)
         if images is not None:  # Call images by the names that they have in the folder.
             moved = locate(images, truth.images)

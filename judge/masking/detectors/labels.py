@@ -18,8 +18,8 @@ _INSIDE, _REACH, _TOLERANCE, _POSES, _SOME = 0.9, 0.1, 0.02, 0.25, 1000
 _MEND = "write: class x y width height, or class x1 y1 x2 y2 x3 y3 and so on, as shares of width and height"
 
 
-def read_labels(files: Mapping[str, Path]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The labels of a folder (image id -> file) as annotations, and what a user must know of them.
+def read_labels(files: Mapping[str, Path]) -> list[dict[str, Any]]:
+    """The labels of a folder (image id -> file) as annotations; ``shares`` are those of a box or polygon.
 
     A line holds a class, then a box (x and y of the centre, width, height) or a polygon (x1, y1, x2, y2, x3, y3 and so
     on), as shares of width and height; then perhaps a score, and the number of a track. A box with keypoints (pose) is
@@ -40,9 +40,9 @@ def read_labels(files: Mapping[str, Path]) -> tuple[list[dict[str, Any]], list[s
             end = (len(numbers) - (numbered and len(numbers) > 6)) // 2 * 2
             rest = numbers[end : end + 1]
         score = None if not rest or not rest[0] or (len(rest) == 1 and _is_track(rest[0])) else rest[0]
-        rows.append({"image_id": image, "category_id": category, "shares": tuple(numbers[:end]), "score": score})
-    kinds = {"boxes with keypoints": pose and long, "boxes with a score and the number of a track": tracks and six}
-    return rows, [f"{len(found):,} labels are read as {kind}." for kind, found in kinds.items() if found]
+        row = {"image_id": image, "category_id": category, "score": score, "given": len(numbers)}
+        rows.append({**row, "shares": tuple(numbers[:end])})
+    return rows
 
 
 def _lines(path: Path) -> Iterator[tuple[float, list[float]]]:
@@ -74,8 +74,6 @@ def _beyond_keypoints(numbers: Sequence[float]) -> Sequence[float] | None:
         places = np.reshape(points, (-1, each))[:, :2]
         away = (places[places.any(axis=1)] - centre) / sides  # Keypoints at 0, 0 are not visible.
         inside = (abs(away) <= 0.5 + _TOLERANCE).all(axis=1)
-        if not len(away) or (
-            inside.mean() >= least and (away.min(0) < -_REACH).all() and (away.max(0) > _REACH).all()
-        ):
+        if not len(away) or (inside.mean() >= least and (away.min(0) < -_REACH).all() and (away.max(0) > _REACH).all()):
             return numbers[4 + len(points) :]
     return None
