@@ -34,12 +34,12 @@ def read_labels(files: Mapping[str, Path]) -> list[dict[str, Any]]:
     numbered = all(numbers[-1].is_integer() for numbers in long) and any(numbers[-1] > 1 for numbers in long)
     rows = []
     for image, category, numbers in lines:
-        if pose or len(numbers) < 6 or (len(numbers) == 6 and (tracks or _is_track(numbers[-1]))):
+        if pose or len(numbers) < 6 or (len(numbers) == 6 and tracks):
             end, rest = 4, numbers[4:] if len(numbers) < 7 else _beyond_keypoints(numbers) or ()
         else:
             end = (len(numbers) - (numbered and len(numbers) > 6)) // 2 * 2
             rest = numbers[end : end + 1]
-        score = None if not rest or not rest[0] or (len(rest) == 1 and _is_track(rest[0])) else rest[0]
+        score = rest[0] if rest and (rest[0] % 1 or rest[0] == 1) else None  # Else the number of a track.
         row = {"image_id": image, "category_id": category, "score": score, "given": len(numbers)}
         rows.append({**row, "shares": tuple(numbers[:end])})
     return rows
@@ -55,11 +55,6 @@ def _lines(path: Path) -> Iterator[tuple[float, list[float]]]:
             yield numbers[0], numbers[1:]
         elif line.strip():
             raise JudgeError("is no YOLO label", where=f"{path}, line {number}", mend=_MEND)
-
-
-def _is_track(number: float) -> bool:
-    """Whether it can only be the number of a track: 1 may be a score, or a share."""
-    return number > 1 and number.is_integer()
 
 
 def _beyond_keypoints(numbers: Sequence[float]) -> Sequence[float] | None:
