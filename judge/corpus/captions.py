@@ -17,6 +17,8 @@ from judge.types import Captions, Side
 from judge.utils.files import is_encodable
 from judge.utils.reading import CHARACTERS
 
+SERVER_REFUSED = "The server refused to caption the image"
+"""Begins the caption of an image that a server refuses to describe."""
 _CANNOT = r"(?:unfortunately,? )?(?:i|we) (?:can(?:not|['’]?t| not)|won['’]t|will not)"
 _IMAGE = r"\b(?:images?|pictures?|photos?|photographs?|captions?|descriptions?)\b"
 #: How captioners refuse, matched without case at the start of a caption. Patterns are long enough to spare captions
@@ -35,6 +37,7 @@ REFUSALS: tuple[str, ...] = (
     r"no image (?:was |has been |is )?(?:attached|provided|uploaded)",
     r"please (?:provide|upload|share|attach) (?:the|an?|your) (?:image|picture|photo)",
     r"failed to obtain answer",  # VLMEvalKit, where a model gave none.
+    SERVER_REFUSED,
     r"(?:很)?抱歉[,，]?\s*(?:但)?我|对不起[,，]?\s*(?:但)?我|作为(?:一个|一名)?(?:人工智能|AI|语言模型)",
 )
 
