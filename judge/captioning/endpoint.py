@@ -25,10 +25,11 @@ KEY = "OPENAI_API_KEY"
 _RETRIES = 6
 _SECONDS, _CONNECTING = 600.0, 20.0
 _CHECK = "check the URL (it ends in /v1)"
-# The server is at fault, not the images, after so many requests in a row without an answer.
-_MOST = 16
+# The server is at fault, not the images, after so many requests in a row without an answer; refusals of large images,
+# which are quicker than answers, count less.
+_MOST, _WEIGHT = 64, 4
 # Codes of errors: the server refuses to describe what the image shows; the image is too large.
-_REFUSES = re.compile("content_?(policy|filter)|moderation|invalid_prompt|safety", re.IGNORECASE)
+_REFUSES = re.compile("content_?(policy|filter)|moderation|inspection|invalid_prompt|safety", re.IGNORECASE)
 _LARGE = re.compile("context_length|too_large")
 _UNSUPPORTED = re.compile("unsupported|(not|n't) support|not permitted|deprecated|unrecognized|unknown", re.IGNORECASE)
 
@@ -68,16 +69,17 @@ class EndpointWriter:
             timeout = openai.Timeout(_SECONDS, connect=_CONNECTING)
             self.client = openai.OpenAI(base_url=url, api_key=key, max_retries=_RETRIES, timeout=timeout)
         try:  # Without retries, which would hide for a minute that there is no connection.
-            self.client.with_options(max_retries=0).get("/models", cast_to=object)
+            self.client.with_options(max_retries=0, timeout=_CONNECTING).get("/models", cast_to=object)
         except openai.APIConnectionError as error:
-            raise self._fault(error, hopeless=True) from error
+            if not _is_slow(error):
+                raise self._fault(error, hopeless=True) from error
         except Exception:  # noqa: S110 - not every server lists its models
             pass
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the captions must know, a sentence each."""
-        note = "The server takes no temperature: its captions are sampled, and another run gives others"
+        note = "the server takes no temperature: its captions are sampled, and another run gives others"
         return () if "temperature" in self.settings else (note,)
 
     def batches(self, images: MaskedImages) -> list[list[str]]:
@@ -158,12 +160,12 @@ class EndpointWriter:
         """
         import openai
 
-        what, mend = self._explain(error)
-        status = getattr(error, "status_code", 0)
+        status, (what, mend) = _status(error), self._explain(error)
         again = isinstance(error, openai.APIConnectionError) or status in {408, 409, 429} or status >= 500
-        tries = _MOST if status in {401, 404} else 1 + _RETRIES if again else 1
+        tries = 1 + _RETRIES if again else 1
         with self._lock:
-            self._failed += 0 if tries == 1 and self.answered else tries
+            if again or not self.answered or status in {401, 404}:
+                self._failed += {401: _MOST, 404: _MOST, 413: 1}.get(status, _WEIGHT * tries)
             if hopeless or self._failed >= _MOST:
                 self._given_up = EndpointError(what, where=self.where, mend=f"{mend}; the same command continues")
                 return self._given_up
@@ -175,16 +177,17 @@ class EndpointWriter:
 
         if isinstance(error, JudgeError):
             return error.what, error.mend
+        if _is_slow(error):
+            return "does not answer in time", "lower --caption-batch"
         if isinstance(error, openai.APIConnectionError):
             return self._unreached(error)
         reasons = {
             401: ("refuses the key", f"set {KEY} to a valid one"),
-            403: ("refuses the key", f"set {KEY} to one that may use this model"),
             404: (f"has no model '{self.model}', or no chat completions", "check --model and the URL"),
             413: ("refuses an image of this size", "make it smaller, or leave it out"),
             429: ("has too many requests", "wait, or lower --caption-batch"),
         }
-        status = 413 if _LARGE.search(str(getattr(error, "code", ""))) else getattr(error, "status_code", 0)
+        status = _status(error)
         usual = ("fails", "look at the server's log") if status >= 500 else ("refuses the request", "see its message")
         what, mend = reasons.get(status, usual)
         return f"{what} ({first_line(error)})", mend
@@ -198,6 +201,16 @@ class EndpointWriter:
         if "CERTIFICATE" in cause:
             mend = "set SSL_CERT_FILE to a file with the certificate that the server's is signed with"
         return f"cannot be reached ({cause})", mend
+
+
+def _is_slow(error: Exception) -> bool:
+    """Whether there is a connection, but no answer in time."""
+    return type(error.__cause__).__name__ in {"ReadTimeout", "WriteTimeout"}
+
+
+def _status(error: Exception) -> int:
+    """The status of an answer, 413 if the image is too large by its code; 0 without an answer."""
+    return 413 if _LARGE.search(str(getattr(error, "code", ""))) else getattr(error, "status_code", 0)
 
 
 def _refused(reason: str) -> Caption:

@@ -40,11 +40,9 @@ REFUSALS: tuple[str, ...] = (
     SERVER_REFUSED,
     r"(?:很)?抱歉[,，]?\s*(?:但)?我|对不起[,，]?\s*(?:但)?我|作为(?:一个|一名)?(?:人工智能|AI|语言模型)",
 )
-# A description after a refusal: behind a mark or "but", "the image shows" something, or a clause is about neither the image
-# nor the request ("but a clearer photo is needed").
-_ABOUT = (
-    "image|photo|picture|caption|description|request|content|material|nudity|guideline|link|file|error|issue|problem"
-)
+# A description after a refusal: behind a mark or "but", what "the image shows", or a clause about neither the image nor
+# the request ("but a clearer photo is needed").
+_ABOUT = "image|photo|picture|caption|description|request|content|material|nudity|guideline|link|file|error|problem"
 _PEOPLE = "person|people|individuals?|subjects?|figures?|(?:wo)?m[ae]n|boys?|girls?|child(?:ren)?|couple|group"
 _SHOWS = "shows?|depicts?|features?|captures?|contains?|displays?|portrays?|includes?|presents?|illustrates?"
 _DESCRIBED = re.compile(

@@ -220,7 +220,7 @@ HTML = "<html><body>Log in</body></html>"
     (413, HTML, "refuses an image of this size (Error code: 413). Make it smaller, or leave it out."),
     (400, {"error": {"message": "4090 tokens", "code": "context_length_exceeded"}}, "refuses an image of this size (E"),
     (400, {"error": {"message": "no image"}}, "refuses the request (Error code: 400 - no image). See its message."),
-    (403, {"error": {"message": "flagged"}}, "refuses the key (Error code: 403 - flagged)"),
+    (403, {"error": {"message": "flagged"}}, "refuses the request (Error code: 403 - flagged). See its"),
     (500, {"error": {"message": "oops"}}, "fails (Error code: 500 - oops). Look at the server's log."),
 ])  # fmt: skip
 def test_a_request_without_an_answer_leaves_the_other_images(
@@ -264,6 +264,14 @@ def test_a_fault_of_all_requests_is_one_line(
     assert f"--endpoint {server.url}: {message}" in line
     assert len(server.asked) <= 16 + 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
+
+
+def test_many_images_that_are_too_large_leave_the_others(server: Server, tmp_path: Path) -> None:
+    """Servers refuse these at once, while they still write the captions of the others."""
+    pictures(tmp_path)
+    server.instead = lambda red, given: (413, HTML) if red < RED * 25 else None
+    assert judge(*given(tmp_path, server.url)).exit_code == 1
+    assert len(read_json(tmp_path / "out.json")) == IMAGES - 25
 
 
 def test_a_server_that_ends_is_not_asked_for_all_images(
