@@ -64,7 +64,7 @@ class EndpointWriter:
         if not (key.isascii() and key.isprintable()):
             what = "holds a character that no key has, such as a curly quote or a line break"
             raise JudgeError(what, where=KEY, mend="set it to the key alone")
-        mend = "check ALL_PROXY, HTTPS_PROXY and SSL_CERT_FILE in the environment; for a socks proxy, pip install socksio"
+        mend = "check ALL_PROXY, HTTPS_PROXY and SSL_CERT_FILE in the environment; for socks, pip install socksio"
         with explaining("no connection can be made", self.where, mend):
             timeout = openai.Timeout(_SECONDS, connect=_CONNECTING)
             self.client = openai.OpenAI(base_url=url, api_key=key, max_retries=_RETRIES, timeout=timeout)

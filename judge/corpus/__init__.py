@@ -114,8 +114,8 @@ class Corpus:
         notes: list[str] = [Doubt(note) for one in (people, *generated) for note in one.notes]
         for one in generated if people.by_image else ():
             notes += _doubts(people, one, labels, several=options.several)
-        for one in (people, *generated) if labels else ():
-            notes += _left_out_by_class(one, labels)
+        if labels:
+            notes += [note for one in (people, *generated) for note in _left_out_by_class(one, labels)]
         return cls(people, tuple(generated), labels, objects, tuple(notes))
 
 
@@ -167,9 +167,10 @@ def _left_out_by_class(captions: Captions, labels: Labels) -> Iterator[str]:
     table = [(left_out[name], read[name]) for name in labels.classes if left_out[name] + read[name]]
     if not left_out or len(table) < 2:
         return
+    import numpy as np
     from scipy.stats import chi2_contingency, fisher_exact
 
-    test = fisher_exact(table) if len(table) == 2 else chi2_contingency(table)
+    test = (fisher_exact if len(table) == 2 else chi2_contingency)(np.array(table))
     if test.pvalue < _UNEVEN:
         shares = [f"{left_out[name]:,} of {left_out[name] + read[name]:,} {name}" for name in labels.classes]
         what = f"captions of {captions.name} are refused or empty for {some(shares)} images"
