@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from PIL import Image
 
 from judge.captioning.endpoint import EndpointError, EndpointWriter
 from judge.captioning.writing import Caption, Writing
-from judge.errors import JudgeError
+from judge.errors import FAULTS, JudgeError
 from judge.judges.hf_prompts import processing
 from judge.masking.detectors import Failures
 from judge.masking.masked_images import MaskedImages
@@ -33,11 +35,10 @@ from judge.training.launch import (
 )
 from judge.training.member import digest_of
 from judge.types import Progress
-from judge.utils.files import fingerprint_of, writing
+from judge.utils.files import fingerprint_of, read_json_lines, writing
 from judge.utils.hub import quiet
 from judge.utils.launch import launched
 from judge.utils.parallel import choose_device, in_order
-from judge.utils.tensors import read_notes, read_sound, write_tensors
 
 if TYPE_CHECKING:
     from judge.captioning.checkpoints import CheckpointWriter
@@ -53,11 +54,52 @@ class Captioned:
         captions: image id -> caption, in the order of the images.
         failures: errors, by name of the image file.
         cut: number of captions that end because the longest caption was reached.
+        notes: what a reader of the captions must know, a sentence each.
     """
 
     captions: dict[str, str] = field(default_factory=dict)
     failures: Failures = field(default_factory=list)
     cut: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class _Store:
+    """Captions of earlier runs of a command, and of this one: each is a line of a file as soon as it is written.
+
+    Each process writes a file of its own: a line that a kill cut short would spoil the next one.
+    """
+
+    def __init__(self, folder: Path | None, key: str, images: MaskedImages) -> None:
+        self._key, self._images, self._lock = key, images, Lock()
+        self._file = folder and folder / f"{uuid4().hex}.jsonl"
+        self._known: dict[str, Caption] = {}
+        for file in sorted(folder.glob("*.jsonl")) if folder else ():
+            for line in read_json_lines(file):
+                with suppress(*FAULTS):
+                    name, text, cut = line
+                    self._known[str(name)] = Caption(str(text), bool(cut))
+
+    def name_of(self, image: str) -> str:
+        """A digest of all that the caption of an image depends on."""
+        return digest_of(repr((self._key, self._images.key(image))))
+
+    def find(self, batch: Sequence[str]) -> dict[str, Caption]:
+        """Image -> its caption, of those that have one."""
+        found: dict[str, Caption] = {}
+        for image in batch if self._known else ():
+            with suppress(JudgeError):  # An error of an image is raised again when it is captioned.
+                if caption := self._known.get(self.name_of(image)):
+                    found[image] = caption
+        return found
+
+    def put(self, captions: Mapping[str, Caption]) -> None:
+        """Store captions by their names; those that are stored already stay."""
+        with self._lock:
+            new = {name: caption for name, caption in captions.items() if name not in self._known}
+            self._known |= new
+            if self._file and new:
+                with writing(self._file), self._file.open("a", encoding="utf-8") as file:
+                    file.write("".join(json.dumps([name, *caption]) + "\n" for name, caption in new.items()))
 
 
 def caption_images(
@@ -73,7 +115,7 @@ def caption_images(
     """Caption every image of ``images``; errors of single images are collected, not raised.
 
     Each process of a launch captions its share of the batches. A batch always holds the same images, whatever the
-    number of processes and whatever a killed run had done: captions are those of an uninterrupted run of one process.
+    number of processes, but for those that a killed run has captioned, which are not captioned again.
 
     Args:
         model: folder of a checkpoint, or its name on the hub; a server's name of its model.
@@ -82,8 +124,8 @@ def caption_images(
         device: cpu, cuda, cuda:1; "auto" for all GPUs together; None for a GPU if there is one, in a launch the
             process's own.
         endpoint: URL of a server that captions; None for a checkpoint.
-        store: folder for a file of each finished batch, for the next run of the same checkpoint, settings and images,
-            on any number of processes; the caller removes it. None to store nothing.
+        store: folder for each caption as soon as it is written, for the next run of the same checkpoint, settings and
+            images, on any number of processes; the caller removes it. None to store nothing.
         progress: called with the number of images captioned, of this process's share.
     """
     with raise_together():
@@ -101,40 +143,39 @@ def caption_images(
     # Times of files depend on the machine: the main process's key counts.
     packages = [version(name) for name in ("caption-judge", "torch", "transformers")]
     key = gather(repr((packages, model, about, astuple(replace(how, caption_batch="auto")))))[0]
-
-    def file_of(batch: Sequence[str]) -> Path | None:
-        return store / f"{digest_of(repr((key, batch)))}.safetensors" if store else None
+    stored = _Store(store, key, images)
 
     def caption(share: Sequence[Sequence[str]]) -> Iterator[Captioned]:
-        left, count, total = list[Sequence[str]](), 0, sum(map(len, share))
+        left, total = list[list[str]](), sum(map(len, share))
         for batch in share:
-            if stored := _find_stored(file_of(batch), images, batch):
-                count += len(batch)
-                yield _captioned(stored)
-            else:
-                left.append(batch)
-        for batch, (found, errors) in zip(left, _caption(writer, images, left), strict=True):
-            captions = {image: caption for image, (_, caption) in found.items()}
-            file = file_of(batch)
-            if file and not errors:
-                keys = {image: own for image, (own, _) in found.items()}
-                write_tensors(file, {}, {"keys": keys, "captions": captions})
+            known = stored.find(batch)
+            left.append([image for image in batch if image not in known])
+            yield _captioned(known)
+        count = total - sum(map(len, left))
+        if isinstance(writer, EndpointWriter):
+            writer.answered = count > 0
+        for batch, (found, errors) in zip(left, _caption(writer, images, left, stored), strict=True):
             count += len(batch)
             if progress:
                 progress("captioning", count, total)
-            yield _captioned(captions, errors)
+            yield _captioned(found, errors)
+        yield Captioned(notes=writer.notes)
 
     parts = share_out(batches, caption)
     found = {image: text for part in parts for image, text in part.captions.items()}
     errors = [error for part in parts for error in part.failures]
+    if endpoint and errors and not found:
+        raise errors[0][1]
     in_order_of_images = {image: found[image] for image in images.names if image in found}
-    return Captioned(in_order_of_images, errors, sum(part.cut for part in parts))
+    notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
+    return Captioned(in_order_of_images, errors, sum(part.cut for part in parts), notes)
 
 
 def _make_writer(model: str, how: Writing, device: str | None, endpoint: str | None) -> tuple[Writer, tuple[Any, ...]]:
     """Make the writer; also return what decides its captions, apart from its model's name, settings and images."""
     if endpoint:
-        return EndpointWriter(endpoint, model, how), (endpoint,)
+        with raise_together():
+            return EndpointWriter(endpoint, model, how), (endpoint,)
     from judge.captioning.checkpoints import load_writer
 
     accelerator = make_accelerator() if launched() else None
@@ -152,37 +193,28 @@ def _make_writer(model: str, how: Writing, device: str | None, endpoint: str | N
     return writer, (fingerprint_of(model), writer.at_a_time, str(loaded.dtype), loaded.device.type)
 
 
-def _captioned(captions: Mapping[str, Caption], failures: Failures | None = None) -> Captioned:
+def _captioned(captions: Mapping[str, Caption], failures: Sequence[tuple[str, JudgeError]] = ()) -> Captioned:
     texts = {image: text for image, (text, _) in captions.items()}
-    return Captioned(texts, failures or [], sum(cut for _, cut in captions.values()))
-
-
-def _find_stored(file: Path | None, images: MaskedImages, batch: Sequence[str]) -> dict[str, Caption] | None:
-    """The stored captions of a batch; None if there are none, or an image has changed."""
-    stored = read_sound(file, read_notes) if file else None
-    try:
-        same = stored is not None and stored["keys"] == {image: images.key(image) for image in batch}
-    except JudgeError:  # An error of an image is raised again when it is captioned.
-        return None
-    return {image: Caption(*of) for image, of in stored["captions"].items()} if stored and same else None
+    return Captioned(texts, [*failures], sum(cut for _, cut in captions.values()))
 
 
 def _caption(
-    writer: Writer, images: MaskedImages, batches: Sequence[Sequence[str]]
-) -> Iterator[tuple[dict[str, tuple[str, Caption]], Failures]]:
-    """Of each batch image -> (its key, its caption), and errors; while one is captioned, the next is read."""
-    if not batches:
-        return
+    writer: Writer, images: MaskedImages, batches: Sequence[Sequence[str]], stored: _Store
+) -> Iterator[tuple[dict[str, Caption], Failures]]:
+    """Of each batch image -> its caption, and errors; each is stored; while one is captioned, the next is read."""
 
     def read(image: str) -> tuple[str, Any] | JudgeError:
         try:
-            key, pixels = images.key(image), Image.fromarray(images.read(image))
+            name, pixels = stored.name_of(image), Image.fromarray(images.read(image))
             with processing(f"image '{images.names[image]}'"):
-                return key, writer.prepare(pixels)
+                prepared = writer.prepare(pixels)
         except EndpointError:
             raise
         except JudgeError as error:
             return error
+        if isinstance(prepared, Caption):  # A server has written it.
+            stored.put({name: prepared})
+        return name, prepared
 
     with quiet():
         jobs = (partial(read, image) for batch in batches for image in batch)
@@ -191,8 +223,9 @@ def _caption(
                 found = dict(zip(batch, islice(ready, len(batch)), strict=True))
                 sound = {image: read for image, read in found.items() if not isinstance(read, JudgeError)}
                 texts = writer.write([prepared for _, prepared in sound.values()])
-                captions = {image: (sound[image][0], text) for image, text in zip(sound, texts, strict=True)}
-                yield captions, [(images.names[image], e) for image, e in found.items() if isinstance(e, JudgeError)]
+                stored.put({name: text for (name, _), text in zip(sound.values(), texts, strict=True)})
+                errors = [(images.names[image], e) for image, e in found.items() if isinstance(e, JudgeError)]
+                yield dict(zip(sound, texts, strict=True)), errors
 
 
 def caption_records(captions: Mapping[str, str]) -> list[dict[str, object]]:

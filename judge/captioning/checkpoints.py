@@ -43,6 +43,8 @@ def load_writer(model: str, writing: Writing, device: torch.device | Literal["au
 class CheckpointWriter:
     """A captioner with a prompt and settings, on the device that it was loaded to."""
 
+    notes = ()
+
     def __init__(self, captioner: Captioner, writing: Writing) -> None:
         self.captioner, self.writing = captioner, writing
         self.prompt = usual_prompt(captioner) if writing.prompt is None else writing.prompt
@@ -134,9 +136,9 @@ class CheckpointWriter:
 
     def _ends(self) -> Tensor:
         """The tokens that end captions, or pad those of a batch that have ended before others."""
-        tokenizer, own = self.captioner.tokenizer, self.captioner.model.generation_config.eos_token_id
-        known = {tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id}
-        known |= {*own} if isinstance(own, list) else {own}
+        tokenizer, own = self.captioner.tokenizer, self.captioner.model.generation_config
+        known = {tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, own.pad_token_id}
+        known |= {*own.eos_token_id} if isinstance(own.eos_token_id, list) else {own.eos_token_id}
         return torch.tensor(sorted(known - {None}))
 
     def tokens(self, prepared: Sequence[Prepared]) -> Tensor:

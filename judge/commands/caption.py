@@ -31,7 +31,7 @@ from judge.masking.masked_images import MaskedImages, find_hidden
 from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
 from judge.types import Progress
-from judge.utils.files import TEMPORARY, remove, remove_empty, write_whole
+from judge.utils.files import remove, remove_empty, write_whole
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFile
@@ -77,7 +77,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
     """Caption the images of a folder; write COCO results to ``out`` and the settings beside it; return notes too.
 
     The processes of a launch caption together; the main one finds what is hidden, and writes. Where no image can be
-    captioned, nothing is written.
+    captioned, nothing is written; where some cannot, the captions stay in the folder of unfinished ones too.
     """
     out = OutputFile(config.out, overwrite=config.overwrite)
     if out.path.is_dir():
@@ -88,9 +88,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
     settings = OutputFile(beside, overwrite=again, where=f"{beside.name}, beside {out.where}")
 
     def check() -> None:
-        own = unfinished.is_dir() and not any(
-            file.suffix != ".safetensors" and not file.name.startswith(TEMPORARY) for file in unfinished.iterdir()
-        )
+        own = unfinished.is_dir() and all(file.suffix == ".jsonl" for file in unfinished.iterdir())
         if os.path.lexists(unfinished) and not own:
             what = "is no folder of captions of an unfinished run, which would be written there"
             mend = "move it elsewhere, or delete it if an earlier version of this command left it"
@@ -118,7 +116,8 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
         out.refuse()
         settings.write(config.to_yaml().encode())
         out.write(captions_json(done.captions))
-        remove(unfinished)
+        if not done.failures:
+            remove(unfinished)
 
     def begin() -> None:
         stack.enter_context(out.working())
@@ -131,6 +130,14 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
         if done.captions:
             in_main_process(write)
     notes = [describe_masks(images.masks), *images.doubts] if images.masks else []
+    if done.failures:
+        notes.append(f"{unfinished} keeps these captions: the same command with --overwrite adds the others")
+    return replace(done, failures=failures + done.failures), [*notes, *_notes(config, done)]
+
+
+def _notes(config: CaptionConfig, done: Captioned) -> list[str]:
+    """What a reader of the captions must know, a sentence each."""
+    notes = [*done.notes]
     if empty := sum(not text for text in done.captions.values()):
         notes.append(f"{empty} captions are empty")
     if done.cut:
@@ -138,7 +145,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
         notes.append(f"{what}; raise --max-tokens, or ask for less in --prompt")
     if refused := sum(map(refuses, done.captions.values())):
         notes.append(f"{refused} captions refuse to describe the image; judge evaluate leaves them out")
-    return replace(done, failures=failures + done.failures), notes
+    return notes
 
 
 def _name_images(config: CaptionConfig) -> tuple[dict[str, str], Failures]:

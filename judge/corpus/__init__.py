@@ -13,7 +13,7 @@ from judge.corpus.captions import DEFAULT_OPTIONS, ReadOptions, read_captions
 from judge.corpus.files import Given
 from judge.corpus.labels import read_labels
 from judge.corpus.tasks import Tasks, read_tasks
-from judge.errors import JudgeError, nearest
+from judge.errors import JudgeError, nearest, some
 from judge.text.lexicon import load_lexicon, named_lexicons
 from judge.types import Captions, Doubt, Labels
 from judge.utils.files import split_name
@@ -24,6 +24,8 @@ PathLike = str | Path
 _COPIED = 0.1
 # If fewer images than this share of the smallest file are in all files, a note says so.
 _COMMON = 0.5
+# Refused captions are pointed out below this p of a test that classes are refused alike.
+_UNEVEN = 0.01
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -112,6 +114,8 @@ class Corpus:
         notes: list[str] = [Doubt(note) for one in (people, *generated) for note in one.notes]
         for one in generated if people.by_image else ():
             notes += _doubts(people, one, labels, several=options.several)
+        if labels:
+            notes += [note for one in (people, *generated) for note in _left_out_by_class(one, labels)]
         return cls(people, tuple(generated), labels, objects, tuple(notes))
 
 
@@ -154,6 +158,23 @@ def _doubts(people: Captions, captioner: Captions, labels: Labels | None, *, sev
     if 0 < common < _COMMON * min(map(len, images)):
         note = f"{name}: {overlap(people, captioner, labels)}, fewer than half of the smallest"
         yield Doubt(f"{note}: see that image ids mean the same in all files")
+
+
+def _left_out_by_class(captions: Captions, labels: Labels) -> Iterator[str]:
+    """A note if the images without a caption, because it is empty or refused, are not of all classes alike."""
+    left_out = Counter(labels.by_image[image] for image in captions.silent & labels.by_image.keys())
+    read = Counter(labels.by_image[image] for image in captions.by_image.keys() & labels.by_image.keys())
+    table = [(left_out[name], read[name]) for name in labels.classes if left_out[name] + read[name]]
+    if not left_out or len(table) < 2:
+        return
+    import numpy as np
+    from scipy.stats import chi2_contingency, fisher_exact
+
+    test = (fisher_exact if len(table) == 2 else chi2_contingency)(np.array(table))
+    if test.pvalue < _UNEVEN:
+        shares = [f"{left_out[name]:,} of {left_out[name] + read[name]:,} {name}" for name in labels.classes]
+        what = f"captions of {captions.name} are refused or empty for {some(shares)} images"
+        yield Doubt(f"{what}, which is uneven by more than chance (p {test.pvalue:.1g}): values leave these images out")
 
 
 def overlap(human: Captions, generated: Captions, labels: Labels | None) -> str:

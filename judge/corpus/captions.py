@@ -17,6 +17,8 @@ from judge.types import Captions, Side
 from judge.utils.files import is_encodable
 from judge.utils.reading import CHARACTERS
 
+SERVER_REFUSED = "The server refused to caption the image"
+"""Begins the caption of an image that a server refuses to describe."""
 _CANNOT = r"(?:unfortunately,? )?(?:i|we) (?:can(?:not|['’]?t| not)|won['’]t|will not)"
 _IMAGE = r"\b(?:images?|pictures?|photos?|photographs?|captions?|descriptions?)\b"
 #: How captioners refuse, matched without case at the start of a caption. Patterns are long enough to spare captions
@@ -27,7 +29,7 @@ REFUSALS: tuple[str, ...] = (
     r"(?:i|we) apologi[sz]e\b|my apologies\b",
     _CANNOT + r" (?:assist\b|comply\b|help (?:you|with)\b|fulfil|provide\b|engage\b)",
     _CANNOT + r" (?:see|view|open|access|describe|caption|analy[sz]e|process|generate|create)\b.{0,40}?" + _IMAGE,
-    _CANNOT + r" (?:identify|recogni[sz]e) (?:the |any |real )*(?:people|persons|individuals)\b",
+    _CANNOT + r" (?:identify|recogni[sz]e) (?:who|(?:(?:the|any|real|th[ie]se?) )*(?:people|persons?|individuals?))\b",
     r"(?:unfortunately,? )?(?:i['’]m|i am) (?:unable|not able) to\b",
     r"as an? (?:ai|artificial intelligence|(?:large |vision[- ])*language model)\b",
     # Workers of COCO wrote the first of these where an image did not load.
@@ -35,7 +37,23 @@ REFUSALS: tuple[str, ...] = (
     r"no image (?:was |has been |is )?(?:attached|provided|uploaded)",
     r"please (?:provide|upload|share|attach) (?:the|an?|your) (?:image|picture|photo)",
     r"failed to obtain answer",  # VLMEvalKit, where a model gave none.
+    SERVER_REFUSED,
     r"(?:很)?抱歉[,，]?\s*(?:但)?我|对不起[,，]?\s*(?:但)?我|作为(?:一个|一名)?(?:人工智能|AI|语言模型)",
+)
+# A description after a refusal: behind a mark or "but", what "the image shows", or a clause about neither the image nor
+# the request ("but a clearer photo is needed").
+_ABOUT = "image|photo|picture|caption|description|request|content|material|nudity|guideline|link|file|error|problem"
+_PEOPLE = "person|people|individuals?|subjects?|figures?|(?:wo)?m[ae]n|boys?|girls?|child(?:ren)?|couple|group"
+_SHOWS = "shows?|depicts?|features?|captures?|contains?|displays?|portrays?|includes?|presents?|illustrates?"
+_DESCRIBED = re.compile(
+    r"(?s)(?:[.!?:;,—–]|\s(?:but|though|yet)\b)\W*(?:(?:but|however|though|still|yet|instead|that said)\b\W*)*"
+    r"(?:(?:what )?i (?:can |do )?(?:see|tell|say|describe|note|observe|share)\b[^.,;\n]{0,30}?(?:that|\bis|:)?\s+)?"
+    r"(?:(?:in|from|based on) (?:the|this) \w+,\s*)?"
+    rf"(?:(?:it|(?:the|this|your) (?:\w+ )?{_IMAGE}) (?:(?:appears|seems) to )?(?:{_SHOWS})(?: that)? "
+    r"|it(?:['’]s| is| looks like| appears to be| seems to be) (?=(?:an?|two|the)\b)"
+    rf"|(?=(?:an?|one|two|three|four|five|several|some|there (?:is|are)|s?he|they|the (?:\w+ )?(?:{_PEOPLE})) ))"
+    rf"(?!(?:[\w'’-]+ ){{0,3}}?(?:(?:{_ABOUT})s?|no|not|nothing|polic(?:y|ies))\b(?! of\b))(?P<text>\w.*)",
+    re.IGNORECASE,
 )
 
 
@@ -73,8 +91,9 @@ def read_captions(
 ) -> Captions:
     """Read the captions of one side. The format is recognised by content: data/README.md lists all formats.
 
-    Captions are cleaned (:func:`judge.text.cleaning.clean`), and changes are counted. Captions of white space alone and
-    refusals are then counted and left out; an image without any other caption is absent.
+    Captions are cleaned (:func:`judge.text.cleaning.clean`), and changes are counted; of a refusal that goes on to
+    describe the image, the description is kept. Captions of white space alone and refusals are then counted and left
+    out; an image without any other caption is absent.
 
     Args:
         path: a file, shards, or the folder of a data set; or a table in memory.
@@ -93,8 +112,8 @@ def read_captions(
 
 
 def refuses(caption: str) -> bool:
-    """Whether a caption refuses to describe, by :data:`REFUSALS`."""
-    return bool(_compile(REFUSALS).match(caption))
+    """Whether a caption refuses to describe, by :data:`REFUSALS`, and describes nothing after that."""
+    return bool(_compile(REFUSALS).match(caption) and not _DESCRIBED.search(caption))
 
 
 def parse_captions(document: Document, options: ReadOptions, *, side: Side, name: str) -> Captions:
@@ -125,6 +144,8 @@ def parse_captions(document: Document, options: ReadOptions, *, side: Side, name
             mend = "keep one record per image, or allow several captions with --several"
             raise JudgeError(what, where=where, mend=mend)
         caption, changes = clean(_checked(entry.value, f"{source}, {entry.at}, field '{caption_field}'"))
+        if refusal.match(caption) and (described := _DESCRIBED.search(caption)):
+            caption, changes = described["text"], (*changes, "disclaimers")
         cleaned.update(changes)
         if not caption.strip():
             left_out["empty"].append(image)

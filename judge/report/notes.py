@@ -15,6 +15,7 @@ from judge.statistics.summary import Summary
 from judge.statistics.validity import people_of
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
+_NAMED = "empty", "refused"
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
 _COUNTED = "amplification is the published value less the chance level"
 
@@ -125,15 +126,19 @@ def _entries(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _left_out(run: Mapping[str, Any]) -> str:
     """Numbers of images, captions and tasks left out for the captioner with most of them, and the main reasons."""
     every = list(map(left_out_of, _entries(run)))
+    # Whatever captioner has them, refused and empty captions are named.
+    found = {why: max(of.get(why, 0) for of in every) for of in every for why in of if why.endswith(_NAMED)}
     kinds: dict[str, dict[str, int]] = {}
-    for reason, number in max(every, key=lambda found: sum(found.values()), default={}).items():
+    for reason, number in (found | max(every, key=lambda of: sum(of.values()), default={})).items():
         kind = "task" if reason.startswith("tasks ") else "caption" if reason.endswith(_OF_CAPTIONS) else "image"
         kind = "sentence" if " sentences " in reason else kind
         kinds.setdefault(kind, {})[reason.removeprefix(f"{kind}s ")] = number
     parts = []
     for kind, of in kinds.items():
+        most = max(of, key=of.__getitem__)
+        more = [f"; {number:,} {why}" for why, number in of.items() if why != most and number and why.endswith(_NAMED)]
         mostly = "mostly " if len(of) > 1 else ""
-        parts.append(f"{how_many(sum(of.values()), kind)} ({mostly}{max(of, key=of.__getitem__)})")
+        parts.append(f"{how_many(sum(of.values()), kind)} ({mostly}{most}{''.join(more)})")
     return ("up to " if parts and len(every) > 1 else "") + (", ".join(parts) or "nothing")
 
 

@@ -51,18 +51,24 @@ def _unwrapped(found: _Found) -> str:
     with suppress(ValueError, RecursionError):
         value = json.loads(text)
         value = value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict) else value
-        found_in = value.items() if isinstance(value, dict) else enumerate(value)
-        texts = {str(key): of for key, of in found_in if isinstance(of, str)}
-        named = [of for key, of in texts.items() if regex.fullmatch(_OWN, key, regex.IGNORECASE)]
-        named += [of for key, of in texts.items() if regex.search("caption|description", key, regex.IGNORECASE)]
-        text = next(iter(named or (texts.values() if len(texts) == 1 else ())), found[0])
+        found_in = value.items() if isinstance(value, dict) else ((None, of) for of in value)
+        texts = [(key, of) for key, of in found_in if isinstance(of, str)]
+        named = [of for key, of in texts if regex.fullmatch(_OWN, key or "", regex.IGNORECASE)]
+        named += [of for key, of in texts if regex.search("caption|description", key or "", regex.IGNORECASE)]
+        text = next(iter(named or ([_with_key(*texts[0])] if len(texts) == 1 else ())), found[0])
         return text.encode(errors="ignore").decode()  # JSON may spell half of a surrogate pair.
-    quoted = regex.fullmatch(r"""(?s)[\[{]\s*(?:['"]\w+['"]\s*:\s*)?(['"])((?:(?!\1\W?:).)*)\1,?\s*[\]}]""", text)
-    return quoted[2] if quoted else found[0]
+    quoted = regex.fullmatch(r"""(?s)[\[{]\s*(?:['"](\w+)['"]\s*:\s*)?(['"])((?:(?!\2\W?:).)*)\2,?\s*[\]}]""", text)
+    return _with_key(quoted[1], quoted[3]) if quoted else found[0]
+
+
+def _with_key(key: str | None, text: str) -> str:
+    """The text of a field, behind its key if that is no known name of a caption: {"man": "riding a wave"}."""
+    return text if not key or regex.search(_HOLDS, key, regex.IGNORECASE) else f"{key}: {text}"
 
 
 # Names of fields and labels that hold a caption.
 _OWN = r"(?:captions?|descriptions?|answer|response|output|summary|alt[- _]?text)"
+_HOLDS = rf"{_OWN}|descri|text|title|content|message|sentence|result|predict"
 _LABEL = rf"{_OWN}|assistant|model|title|text|result|(?:option|version|alternative) \d+"
 _KIND = "(?:the|an?|my|one|short|brief|detailed|image|photo|picture|final|generated|best|possible|suggested|english)"
 _SURE = "sure(?: thing)?|certainly|of course|absolutely|no problem|got it|as requested"
@@ -87,6 +93,7 @@ _BLOCK = "blockquote|body|br|center|dd|div|dl|dt|figure|h[1-6]|head|hr|html|img|
 _JOINERS = r"\u200c\u200d\ufe00-\ufe0f\U000e0020-\U000e007f"
 _WESTERN = r"[\p{Latin}\p{Greek}\p{Cyrillic}]"
 _THINK = r"((?:\w+:)?(?:think(?:ing)?|thought|reason(?:ing)?|reflection|analysis|scratchpad))"
+_FEW = r"\W*(?:[\w'’-]+[^\S\n]){0,2}[\w'’-]+[*_]*"
 _OPEN, _CLOSE, _ENDED = r"[<\[◁]\s*", r"\s*[>\]▷]", r"[<\[◁]\s*/\s*"
 
 # (name of the change in notes, pattern, replacement), applied in this order.
@@ -121,7 +128,9 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     ("letter forms", "｜", "|"),
     ("reasoning", rf"(?s){_OPEN}{_THINK}{_CLOSE}.*?{_ENDED}\1{_CLOSE}", ""),
     ("reasoning", rf"(?s)\A.*(?:{_ENDED}{_THINK}{_CLOSE}|<\|end_of_thought\|>|final<\|message\|>|assistantfinal)", ""),
-    ("reasoning", rf"(?s)(?:{_OPEN}{_THINK}{_CLOSE}|<\|begin_of_thought\|>).*\Z", ""),
+    # Without an end where a sentence begins: within one "[reflection]" may be a word.
+    ("reasoning", rf"(?s)(?:\A|(?<=[\n.!?:>]\s*))(?:[<◁]\s*{_THINK}\s*[>▷]|\[THINK\]).*\Z", ""),
+    ("reasoning", r"(?s)<\|begin_of_thought\|>.*\Z", ""),
     ("chat", r"(?s)\A.*(?:<\|(?:\w+\|>)?assistant(?:\|>|<\|\w+\|>)?|<start_of_turn>model|\[/INST\])", ""),
     ("chat", r"(?s)\A\s*(?:user|human|question)\s*:.*?\b(?:assistant|answer)\s*:", ""),
     ("chat", r"(?s)\A.*^user\s*$.*^(?:assistant|model)\s*\n", ""),
@@ -141,14 +150,14 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     ("openers", rf"\A\W*(?:{_KIND} ){{1,4}}{_OWN} (?:for|of) (?:\w+ ){{0,2}}{_IMAGE}[^.:!?\n]{{0,60}}[:\n]\s*", ""),
     ("labels", rf"^[^\w\n]*(?:{_KIND} ){{0,3}}(?:{_LABEL})(?: \d+)?[*_]*\s*[:：][*_]*\s*", ""),
     ("labels", rf"\A\W*(?:{_LABEL})\s*\n", ""),
-    ("labels", r"^[^\w\n]*\*\*[^*:\n]{1,40}(?::\*\*|\*\*:)[^\S\n]*", ""),
     ("list marks", r"^[^\S\n]*(?:[-*•‣▪●◦–—+>]|\(?\d{1,2}[.)]|\(?[a-z]\)|\[[ x]\])\s+(?=\S)", ""),
-    ("headings", r"^[^\S\n]*(?:#{1,6}\s[^\n]+|(\*\*|__)[^\n]+\1:?)[^\S\n]*\n(?=\W{0,99}\w)", ""),
-    ("headings", r"\A\s*(?:[^\n]{1,80}:|[^\n]{1,80}\n[-=]{3,})[^\S\n]*\n(?=\W{0,99}\w)", ""),
+    # A colon behind up to three words makes them a label, and only known labels are removed.
+    ("headings", rf"^[^\S\n]*(?!{_FEW}:)(?:#{{1,6}}\s[^\n]+|(\*\*|__)[^\n]+\1:?)[^\S\n]*\n(?=\W{{0,99}}\w)", ""),
+    ("headings", rf"\A\s*(?!{_FEW}:)(?:[^\n]{{1,80}}:|[^\n]{{1,80}}\n[-=]{{3,}})[^\S\n]*\n(?=\W{{0,99}}\w)", ""),
     ("headings", r"^[^\S\n]*(?:#{1,6}[^\S\n]+|[-=_*]{3,}[^\S\n]*$)", ""),
     # Emphasis and links.
     ("Markdown", r"!?\[([^\[\]\n]+)\]\([^()\s]*(?: \"[^\"]*\")?\)", r"\1"),
-    ("Markdown", r"(?:(?<![\w*])\*\*+ ?|~~|==|\|\|)(?=\w)|(?<=\w[.!?]?)(?:\*\*+|~~|==|\|\|)", ""),
+    ("Markdown", r"(?:(?<![\w*:])\*\*+ ?|~~|==|\|\|)(?=\w)|(?<=\w[.!?:]?)(?:\*\*+|~~|==|\|\|)", ""),
     ("Markdown", r"(?<![\w*`])([*`])(?=[^\s*`])([^\n*`]*?)(?<=\S)\1(?![\w*`])", r"\2"),
     ("Markdown", r"(?<=[^\W_])_+(?=[^\W_])", " "),
     ("Markdown", r"(?<!_)_+(?=[^\W_])|(?<=[^\W_])_+", ""),

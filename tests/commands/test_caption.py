@@ -215,6 +215,21 @@ def test_a_caption_is_cut_where_no_token_ends_it(checkpoint: Callable[[str], Pat
         assert not writer.write([seen])[0].cut
 
 
+def test_a_caption_that_others_in_its_batch_outlast_is_not_cut(checkpoint: Callable[[str], Path]) -> None:
+    """The model pads it, by a token of the tokenizer's or of the checkpoint's own."""
+    with quiet():
+        writer = CheckpointWriter(load_captioner(str(checkpoint("git"))), Writing(max_tokens=4))
+    both = [writer.prepare(picture(number)) for number in (1, 1)]
+    tokenizer, settings = writer.captioner.tokenizer, writer.captioner.model.generation_config
+    word = next(token for token in range(len(tokenizer)) if token not in tokenizer.all_special_ids)
+    for pad in (tokenizer.pad_token_id, word + 1):
+        settings.pad_token_id = pad
+        written = torch.tensor([[word, tokenizer.sep_token_id, pad, pad], [word] * 4])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(writer, "tokens", lambda prepared, written=written: written)
+            assert [cut for _, cut in writer.write(both)] == [False, True]
+
+
 # The command.
 
 

@@ -13,12 +13,14 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openai
 import pytest
 import yaml
 from helpers import done_well, judge, read_json, refusal
@@ -26,20 +28,35 @@ from launching import killed, launch
 from PIL import Image
 
 from judge.captioning.endpoint import EndpointWriter
+from judge.captioning.writing import Writing
+from judge.corpus.captions import read_captions
 from judge.masking.images import encode
+from judge.utils.files import remove
 
 IMAGES = 40
 RED = 6
 """Image n has n times as much red."""
+Instead = Callable[[int, Mapping[str, Any]], tuple[int, object] | None]
+
+
+def chat(content: str | None, end: str = "stop", **more: object) -> dict[str, Any]:
+    """A chat completion."""
+    choice = {"index": 0, "finish_reason": end, "message": {"role": "assistant", "content": content, **more}}
+    return {"id": "1", "object": "chat.completion", "created": 0, "model": "org/vlm", "choices": [choice]}
 
 
 class Server:
-    """Answers each image with its mean colour; ``faults``: (status, times) of requests, by mean red of the image."""
+    """Answers each image with its mean colour; ``faults``: (status, times) of requests, by mean red of the image.
+
+    ``instead``: of the mean red and the request, another answer: its status, and JSON or text.
+    """
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
+        self.reds: list[int] = []
         self.keys: list[str | None] = []
         self.faults: dict[int, tuple[int, int]] = {}
+        self.instead: Instead = lambda red, given: None
         self.together, self.most, self.seconds = 0, 0, 0.0
         lock, tries, server = threading.Lock(), Counter[int](), self
 
@@ -50,6 +67,7 @@ class Server:
                 data = base64.b64decode(shown["image_url"]["url"].partition(",")[2])
                 red, green, blue = np.asarray(Image.open(io.BytesIO(data))).mean(axis=(0, 1)).astype(int).tolist()
                 with lock:
+                    server.reds.append(red)
                     server.asked.append({**given, "messages": text["text"]})
                     server.keys.append(self.headers["Authorization"])
                     server.together += 1
@@ -61,16 +79,15 @@ class Server:
                 status, times = server.faults.get(red, (200, 0))
                 if tries[red] <= times:
                     return self.send(status, {"error": {"message": f"no {red}"}})
+                if other := server.instead(red, given):
+                    return self.send(*other)
                 content = "I'm sorry, I can't help with that." if red == RED else f" {red}\n{green} {blue} "
-                choice = {"index": 0, "message": {"role": "assistant", "content": content}}
-                choice["finish_reason"] = "length" if red == 2 * RED else "stop"
-                about = {"id": "1", "object": "chat.completion", "created": 0, "model": given["model"]}
-                return self.send(200, {**about, "choices": [choice]})
+                return self.send(200, chat(content, "length" if red == 2 * RED else "stop"))
 
             def send(self, status: int, answer: object) -> None:
-                data = json.dumps(answer).encode()
+                data = answer.encode() if isinstance(answer, str) else json.dumps(answer).encode()
                 self.send_response(status)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", "text/html" if isinstance(answer, str) else "application/json")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
@@ -135,31 +152,36 @@ def test_a_request_is_sent_again_and_a_refused_image_is_listed(
     done = judge(*given(tmp_path, server.url))
     assert done.exit_code == 1
     assert "5.png: " in done.stderr
-    assert "the server refuses it (Error code: 400" in done.stderr
+    assert f"5.png: --endpoint {server.url}: refuses the request (Error code: 400 - no 30). See" in done.stderr
     assert {row["image_id"] for row in read_json(tmp_path / "out.json")} == {*range(IMAGES)} - {5}
     assert set(server.keys) == {"Bearer secret"}
     assert "secret" not in (tmp_path / "out.caption.yaml").read_text()
 
 
 @pytest.mark.parametrize(("status", "message"), [
-    (401, "refuses the key. Set OPENAI_API_KEY to a valid one"),
-    (404, "has no model 'org/vlm', or no chat completions. Check --model and the URL"),
+    (401, "). Set OPENAI_API_KEY to a valid one; the same command continues"),
+    (404, "). Check --model and the URL"),
 ])  # fmt: skip
 def test_a_server_that_answers_nobody_is_one_line(status: int, message: str, server: Server, tmp_path: Path) -> None:
     pictures(tmp_path)
     server.faults = {RED * number: (status, 99) for number in range(IMAGES)}
     line = refusal(*given(tmp_path, server.url))
-    assert f"--endpoint {server.url}: {message}" in line
+    what = {401: "refuses the key (", 404: "has no model 'org/vlm', or no chat completions ("}[status]
+    assert f"--endpoint {server.url}: {what}Error code: {status} - no " in line
+    assert message in line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
+    assert len(server.asked) <= EndpointWriter.at_a_time + 1
 
 
-def test_no_server_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("judge.captioning.endpoint._RETRIES", 0)
+def test_no_server_is_one_line(tmp_path: Path) -> None:
+    """At once, without retries."""
     pictures(tmp_path)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
-    assert f"--endpoint {url}: cannot be reached. Start the server" in refusal(*given(tmp_path, url))
+    assert f"--endpoint {url}: cannot be reached ([Errno 111] Connection refused). Start the server" in refusal(
+        *given(tmp_path, url)
+    )
     assert "--endpoint" in refusal(*given(tmp_path, "localhost:8000"))
 
 
@@ -178,11 +200,220 @@ def test_two_processes_and_a_resumed_run_write_the_same(server: Server, tmp_path
     stored = tmp_path / ".out.json.partial"
     command = [sys.executable, "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))",
                sys.executable, *command]  # fmt: skip
-    killed(command, which=lambda _: True, ready=lambda: any(stored.glob("*.safetensors")))
+    killed(command, which=lambda _: True, ready=lambda: any(stored.glob("*.jsonl")))
     before, server.seconds = len(server.asked), 0
     done_well(*given(tmp_path, server.url, "--caption-batch", 5, "--overwrite"))
     assert out.read_bytes() == whole
-    assert len(server.asked) - before <= IMAGES - EndpointWriter.at_a_time
+    assert len(server.asked) - before < IMAGES
+
+
+ONE = 7 * RED
+ERROR = {"object": "error", "message": "The model `m` does not exist.", "code": 404}
+HTML = "<html><body>Log in</body></html>"
+
+
+@pytest.mark.parametrize(("status", "answer", "message"), [
+    (200, {"id": "1", "choices": []}, "answers without a caption ({'id': '1', 'choices': []}). See the server's"),
+    (200, {"id": "1", "choices": [{"message": None}]}, "answers without a caption ({"),
+    (200, {"error": {"message": "no GPU is left", "code": 502}}, "answers without a caption (no GPU is left)"),
+    (200, "{\"choices\": [{", "answers, but with no chat completion: '{"),
+    (413, HTML, "refuses an image of this size (Error code: 413). Make it smaller, or leave it out."),
+    (400, {"error": {"message": "4090 tokens", "code": "context_length_exceeded"}}, "refuses an image of this size (E"),
+    (400, {"error": {"message": "no image"}}, "refuses the request (Error code: 400 - no image). See its message."),
+    (403, {"error": {"message": "flagged"}}, "refuses the request (Error code: 403 - flagged). See its"),
+    (500, {"error": {"message": "oops"}}, "fails (Error code: 500 - oops). Look at the server's log."),
+])  # fmt: skip
+def test_a_request_without_an_answer_leaves_the_other_images(
+    status: int, answer: object, message: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fault is told in the server's own words; the same command then asks for this image alone."""
+    monkeypatch.setattr("judge.captioning.endpoint._RETRIES", 0)
+    pictures(tmp_path)
+    server.instead = lambda red, given: (status, answer) if red == ONE else None
+    done = judge(*given(tmp_path, server.url))
+    assert done.exit_code == 1, done.stderr
+    assert f"7.png: --endpoint {server.url}: {message}" in done.stderr
+    assert "JPEG" not in done.stderr
+    whole = {*range(IMAGES)}
+    assert {row["image_id"] for row in read_json(tmp_path / "out.json")} == whole - {7}
+    before, server.instead = len(server.asked), lambda red, given: None
+    done_well(*given(tmp_path, server.url, "--overwrite"))
+    assert {row["image_id"] for row in read_json(tmp_path / "out.json")} == whole
+    assert len(server.asked) == before + 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.caption.yaml", "out.json", "pictures"]
+
+
+@pytest.mark.parametrize(("status", "answer", "message"), [
+    (200, HTML, f"answers, but with no chat completion: '{HTML}'. Check the URL (it ends in"),
+    (200, 'data: {"choices": []}\n\ndata: [DONE]', "answers, but with no chat completion: 'data: {"),
+    (200, ERROR, "answers without a caption (The model `m` does not exist). See the server's message"),
+    (400, {"error": {"message": "m is not multimodal"}}, "refuses the request (Error code: 400 - m is not multimodal)"),
+    (500, {"error": {"message": "oops"}}, "fails (Error code: 500 - oops). Look at the server's log"),
+])  # fmt: skip
+@pytest.mark.parametrize("images", [3, IMAGES])
+def test_a_fault_of_all_requests_is_one_line(
+    images: int, status: int, answer: object, message: str, server: Server, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """However few images; the others are not sent."""
+    monkeypatch.setattr("judge.captioning.endpoint._RETRIES", 0)
+    for path in [*pictures(tmp_path).iterdir()][images:]:
+        path.unlink()
+    server.instead = lambda red, given: (status, answer)
+    line = refusal(*given(tmp_path, server.url, "--caption-batch", 2))
+    assert f"--endpoint {server.url}: {message}" in line
+    assert len(server.asked) <= 16 + 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
+
+
+def test_many_images_that_are_too_large_leave_the_others(server: Server, tmp_path: Path) -> None:
+    """Servers refuse these at once, while they still write the captions of the others."""
+    pictures(tmp_path)
+    server.instead = lambda red, given: (413, HTML) if red < RED * 25 else None
+    assert judge(*given(tmp_path, server.url)).exit_code == 1
+    assert len(read_json(tmp_path / "out.json")) == IMAGES - 25
+
+
+def test_a_server_that_ends_is_not_asked_for_all_images(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three images in a row that fail after all retries; what is captioned is not sent again."""
+    monkeypatch.setattr("judge.captioning.endpoint._RETRIES", 6)
+    monkeypatch.setattr("openai._base_client.BaseClient._calculate_retry_timeout", lambda *_, **__: 0.0)
+    pictures(tmp_path)
+    server.instead = lambda red, given: (500, {}) if len({*server.reds}) > 10 else None
+    more = "--caption-batch", 1
+    assert "fails (Error code: 500). Look at the server's log; the same command continues." in refusal(
+        *given(tmp_path, server.url, *more)
+    )
+    assert len(server.asked) == 10 + 3 * 7
+    server.instead = lambda red, given: None
+    done_well(*given(tmp_path, server.url, *more))
+    assert len(server.asked) == 10 + 3 * 7 + IMAGES - 10
+
+
+def test_refusals_of_the_server_are_refused_captions(server: Server, tmp_path: Path) -> None:
+    """By a field, at the end of an answer, or by the code of an error: none is empty, and none stops the run."""
+    pictures(tmp_path)
+    flagged = {"message": "The response was filtered", "code": "content_filter"}
+    others = {
+        3: (200, chat(None, refusal="Dabei kann ich nicht helfen.")),
+        4: (200, chat(None, "content_filter")),
+        5: (400, {"error": flagged}),
+        7: (400, {"error": {**flagged, "code": "content_policy_violation"}}),
+        8: (400, {"error": {**flagged, "code": "invalid_prompt"}}),
+    }
+    server.instead = lambda red, given: others.get(red // RED)
+    done = done_well(*given(tmp_path, server.url))
+    assert "6 captions refuse to describe the image" in done.stdout
+    assert "empty" not in done.stdout
+    captions = {row["image_id"]: row["caption"] for row in read_json(tmp_path / "out.json")}
+    assert captions[3] == "The server refused to caption the image: Dabei kann ich nicht helfen."
+    assert captions[4] == "The server refused to caption the image: content_filter"
+    read = read_captions(tmp_path / "out.json", side="generated")
+    assert (read.refused, read.empty, read.silent) == (6, 0, frozenset("134578"))
+    assert len(server.asked) == IMAGES
+
+
+@pytest.mark.parametrize(("names", "left"), [
+    (["max_tokens"], {"max_completion_tokens": 9, "temperature": 0.0}),
+    (["max_tokens", "temperature"], {"max_completion_tokens": 9}),
+])  # fmt: skip
+def test_settings_that_a_server_does_not_take_are_left_out(
+    names: list[str], left: dict[str, float], server: Server, tmp_path: Path
+) -> None:
+    """Reasoning models take a length by another name, and no temperature: that is told."""
+    pictures(tmp_path)
+
+    def refuse(red: int, given: Mapping[str, Any]) -> tuple[int, object] | None:
+        said = "Unsupported parameter: '{}' is not supported with this model. Use 'max_completion_tokens' instead."
+        return next(((400, {"error": {"message": said.format(name)}}) for name in names if name in given), None)
+
+    server.instead = refuse
+    done = done_well(*given(tmp_path, server.url, "--max-tokens", 9, "--caption-batch", 4))
+    settings = [{name: of[name] for name in of if name not in {"messages", "model"}} for of in server.asked]
+    assert settings.count(left) == IMAGES
+    assert len(settings) <= IMAGES + 4 * len(names)
+    assert ("its captions are sampled" in done.stdout) == ("temperature" in names)
+
+
+def test_half_a_surrogate_pair_is_replaced(server: Server, tmp_path: Path) -> None:
+    pictures(tmp_path)
+    server.instead = lambda red, given: (200, chat("a man \ud83d on \ud83d\ude00")) if red == ONE else None
+    done_well(*given(tmp_path, server.url))
+    assert {"image_id": 7, "caption": "a man \ufffd on \U0001f600"} in read_json(tmp_path / "out.json")
+
+
+def test_an_unfinished_run_is_continued_by_the_same_images_and_settings_alone(server: Server, tmp_path: Path) -> None:
+    """A caption of another image, prompt, length, model or server is never taken for one of this run."""
+    folder = pictures(tmp_path)
+    out, unfinished = tmp_path / "out.json", tmp_path / ".out.json.partial"
+    server.instead = lambda red, given: (401, {}) if red == 9 * RED else None  # The last image by name.
+    refusal(*given(tmp_path, server.url, "--caption-batch", 1))
+    (stored,) = unfinished.iterdir()
+    data = stored.read_text()
+    assert len(data.splitlines()) == len(server.asked) - 1 == IMAGES - 1
+    assert not out.exists()
+    server.instead = lambda red, given: None
+
+    def asked(*more: object) -> int:
+        """How many images are sent."""
+        remove(unfinished)
+        unfinished.mkdir()
+        (unfinished / "killed.jsonl").write_text(f'{data}["cut", "a m')
+        before = len(server.asked)
+        done_well(*given(tmp_path, server.url, *more, "--overwrite"))
+        assert not unfinished.exists()
+        return len(server.asked) - before
+
+    assert asked() == 1
+    whole = read_json(out)
+    assert len(whole) == IMAGES
+    assert asked("--prompt", "Another.") == asked("--max-tokens", 9) == asked("--model", "other") == IMAGES
+    assert asked("--caption-batch", 5) == 1
+    (folder / "3.png").write_bytes(encode(np.full((20, 30, 3), (200, 1, 2), np.uint8)))
+    assert asked() == 2
+    new = {row["image_id"]: row["caption"] for row in read_json(out)}
+    assert new == {row["image_id"]: row["caption"] for row in whole} | {3: "200 1 2"}
+
+
+@pytest.mark.parametrize(("variables", "message"), [
+    ({"OPENAI_API_KEY": "\u201csecret\u201d"}, "OPENAI_API_KEY: holds a character that no key has"),
+    ({"OPENAI_API_KEY": "sec\nret"}, "OPENAI_API_KEY: holds a character that no key has"),
+    ({"ALL_PROXY": "socks5://127.0.0.1:9"}, "no connection can be made (Using SOCKS proxy, but the 'socksio' package"),
+    ({"ALL_PROXY": "abc://127.0.0.1:9"}, "no connection can be made (Unknown scheme for proxy URL"),
+    ({"HTTP_PROXY": "http://127.0.0.1:9"}, "Connection refused). Check the proxy in the environment (HTTP_PROXY"),
+])  # fmt: skip
+def test_a_wrong_key_or_proxy_is_one_line(
+    variables: dict[str, str], message: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "socks" in str(variables) and find_spec("socksio"):
+        pytest.skip("socks proxies work here")
+    pictures(tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    line = refusal(*given(tmp_path, server.url))
+    assert message in line
+    assert "secret" not in line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
+
+
+def test_a_line_break_after_the_key_is_not_sent(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "secret\n")
+    done_well(*given(tmp_path, server.url))
+    assert set(server.keys) == {"Bearer secret"}
+
+
+def test_a_certificate_is_named(server: Server) -> None:
+    writer = EndpointWriter(server.url, "m", Writing())
+    error = openai.APIConnectionError(request=None)  # type: ignore[arg-type]
+    error.__cause__ = OSError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate")
+    what, mend = writer._explain(error)
+    assert "certificate verify failed: self-signed certificate" in what
+    assert mend.startswith("set SSL_CERT_FILE")
 
 
 @pytest.mark.parametrize("more", [("--beams", 3), ("--dtype", "bf16")])

@@ -108,8 +108,9 @@ def test_what_is_left_out(files: WorldFiles, tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("\n".join([labels[0], *labels[1:-5]]), encoding="utf-8")
     given = ["--human", files.human, "--captions", tmp_path / "mine.json", "--labels", tmp_path / "labels.csv"]
     done = done_well("evaluate", *given, *COUNTED, "--out", tmp_path / "run")
-    assert "Left out: 12 images (mostly human captions only), 1 caption (generated captions empty)." in " ".join(
-        done.stdout.split()
+    assert (
+        "Left out: 12 images (mostly human captions only; 1 refused or empty), 1 caption (generated captions empty)."
+        in " ".join(done.stdout.split())
     )
 
 

@@ -15,7 +15,7 @@ from helpers import Write, fault, fault_of, table_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from judge.corpus.captions import ReadOptions, read_captions
+from judge.corpus.captions import ReadOptions, read_captions, refuses
 from judge.text.cleaning import clean
 
 Form = Callable[[dict[str, str]], bytes]
@@ -251,7 +251,31 @@ REFUSALS = (
     "There is no image attached.",
     "Failed to obtain answer via API.",
     "抱歉，我无法描述这张图片。",
+    # What follows describes the request, or why there is no description.
+    "I'm sorry, but the image you've uploaded is too blurry to describe.",
+    "I'm sorry, but the image contains explicit content.",
+    "I'm sorry, but a clearer photo is needed.",
+    "I'm sorry, but an error occurred. There is no image here.",
+    "I'm unable to see images, but if you describe it I can help.",
+    "I'm unable to describe the image, but I can help with other questions.",
+    "I can't assist with that. I can provide a caption if you describe the image.",
+    "I'm sorry, but it is not possible to tell.",
+    "I can't identify who this is.",
+    "The server refused to caption the image: content_filter",
 )
+# What is kept of them.
+DESCRIBED = {
+    "I'm unable to identify the person, but the image shows a woman eating pizza": "a woman eating pizza",
+    "I'm sorry, but I can't identify people in images. However, I can tell you that the image shows a man.": "a man.",
+    "I can't identify who this is, but I can describe the image: A woman by a car. She smiles.":
+        "A woman by a car. She smiles.",
+    "As an AI, I cannot identify individuals. The image depicts a man on a bench.": "a man on a bench.",
+    "Sorry, I can't help with identifying people, but I can tell you it's a man riding a wave.": "a man riding a wave.",
+    "I'm unable to identify the person. However, the person is riding a bike.": "the person is riding a bike.",
+    "I'm not able to identify real people. In the image, a man is cooking.": "a man is cooking.",
+    "I apologize, but I cannot identify anyone. What I can see is a woman.": "a woman.",
+    "I'm unable to determine gender, but there are two people playing.": "there are two people playing.",
+}  # fmt: skip
 CAPTIONS = (
     "I can't believe how many birds are on this wire",
     "I'm sorry for the old man, he looks lonely",
@@ -265,3 +289,8 @@ def test_refusals_and_captions_that_begin_like_them(write: Write) -> None:
     read = read_captions(write(dict(enumerate(REFUSALS + CAPTIONS))), side="generated")
     assert [text for (text,) in read.by_image.values()] == list(CAPTIONS)
     assert read.refused == len(REFUSALS)
+    assert all(map(refuses, REFUSALS))
+    read = read_captions(write(dict(enumerate(DESCRIBED))), side="generated")
+    assert [text for (text,) in read.by_image.values()] == list(DESCRIBED.values())
+    assert (read.refused, read.cleaned) == (0, {"disclaimers": len(DESCRIBED)})
+    assert not any(map(refuses, (*DESCRIBED, *CAPTIONS)))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from judge import evaluate
+from judge.corpus import Corpus
 from judge.evidence import TextOptions
 from judge.measure import Result
 from judge.report.notes import summary_lines
@@ -165,12 +166,49 @@ PLAINLY = (
     "A man holds a sign. Note: the woman is behind him.",
     "Q: a man? A: a woman",
     "the #5 bus",
+    "a man looks at a [reflection] of a woman",
+    "[Reflection] of a man in a window",
+    "a man <thinking> of a woman",
+    "Man:\nriding a wave",
 )
+# A label, a key or a heading that names no caption is a part of it.
+SUBJECTS = {
+    "**Man:** riding a wave": "Man: riding a wave",
+    "**Man**: riding a wave": "Man: riding a wave",
+    "- **Young man:** riding a wave": "Young man: riding a wave",
+    "**Man:**\nriding a wave": "Man:\nriding a wave",
+    '{"man": "riding a wave"}': "man: riding a wave",
+    '{"man": "riding a wave", "confidence": 0.9}': "man: riding a wave",
+    '[{"man": "riding a wave"}]': "man: riding a wave",
+    "{'man': 'riding a wave'}": "man: riding a wave",
+    '["a man"]': "a man",
+    '{"text": "a man"}': "a man",
+    "{'answer': 'a man'}": "a man",
+    "**Image description:** a man": "a man",
+    "**Caption:**\na man": "a man",
+    "## Caption\na man": "a man",
+    "The caption of it could be:\na man": "a man",
+    "a man. <think>Or is it": "a man.",
+    "[THINK] a man or": "",
+}
 
 
 def test_what_is_the_caption_and_what_only_looks_like_a_mark() -> None:
     assert {clean(text.format(BIKE))[0] for text in CHATTY} == {BIKE}
     assert [clean(text) for text in PLAINLY] == [(text, ()) for text in PLAINLY]
+    assert {text: clean(text)[0] for text in SUBJECTS} == SUBJECTS
+
+
+@pytest.mark.parametrize("name", ["bold_label", "json_key", "partial_refusal"])
+def test_subjects_and_descriptions_after_refusals_count(name: str, shared: Path) -> None:
+    """The values are those of the same captions in plain words."""
+    folder = shared.parent / "cases3" / "text"
+    if not folder.is_dir():
+        pytest.skip("no cases3")
+    given = {"human": folder / "human.json", "labels": folder / "labels.csv", "metrics": ["error", "ratio"]}
+    found = [evaluate(None, captions=folder / f"{one}.json", **given) for one in (name, "plain")]
+    values, plain = ([row.generated for row in one.summaries if row.captioner != "typical person"] for one in found)
+    assert values == plain == pytest.approx([0.107, 0.857], abs=5e-4)
 
 
 def write(folder: Path, captions: Sequence[str], **settings: Any) -> Result:
@@ -210,10 +248,37 @@ def test_the_first_sentence_of_what_remains_and_one_text_for_all(tmp_path: Path)
 
 def test_what_is_left_out_does_not_depend_on_the_lexicon(tmp_path: Path) -> None:
     empty, refused = ["<think>A man.</think>", "<think>A man", " "], ["Sure! I cannot describe the image."] * 4
-    result = write(tmp_path, [*empty, *refused, *PLAIN[7:]], lexicon="none")
+    texts = [*empty, *refused, *PLAIN[7:]]
+    result = write(tmp_path, texts, lexicon="none")
     text = result.run["captioners"]["cap"]["text"]["generated"]
     assert (text["empty"], text["refused"]) == (3, 4)
-    assert any("7 captions (mostly generated captions refused)" in line for line in summary_lines(result))
+    left_out = "7 captions (mostly generated captions refused; 3 generated captions empty)"
+    assert any(left_out in line for line in summary_lines(result))
+    # Also where more captions are left out for another reason: the second human captions of images.
+    human = {str(n): [PLAIN[n], PLAIN[n]] if n < 200 else [PLAIN[n]] for n in range(300)}
+    corpus = Corpus.read(human=human, captions={"cap": {str(n): text for n, text in enumerate(texts)}},
+                         labels={str(n): name for n, name in enumerate(CLASSES)})  # fmt: skip
+    result = evaluate(corpus, metrics=["lic"], folds=4, refits=0, chance=0, lexicon="none", typical=False)
+    line = " ".join(summary_lines(result))
+    assert "human captions beyond the common number; 3 generated captions empty; 4 generated captions refused)" in line
+
+
+def test_classes_of_which_more_captions_are_left_out_are_named() -> None:
+    """By Fisher's exact test: 12 of 150 and 0 of 150 is p = 0.00045, 12 and 10 is p = 0.83, by scipy's own example."""
+    labels = {str(n): name for n, name in enumerate(CLASSES)}
+    people = {str(n): text for n, text in enumerate(PLAIN)}
+
+    def notes(refused: Mapping[str, int]) -> list[str]:
+        silent = {n for name, count in refused.items() for n in [n for n in range(300) if CLASSES[n] == name][:count]}
+        captions = {str(n): "I cannot describe the image." if n in silent else PLAIN[n] for n in range(300)}
+        return [*Corpus.read(human=people | {"0": "a dog"}, captions={"cap": captions}, labels=labels).notes]
+
+    told = (
+        "captions of cap are refused or empty for 12 of 150 female, 0 of 150 male images, which is uneven by more than"
+    )
+    assert any(told in note for note in notes({"female": 12}))
+    assert not any("refused" in note for note in notes({"female": 12, "male": 10}))
+    assert not any("refused" in note for note in notes({}))
 
 
 def test_captions_and_lexicon_in_the_same_language(tmp_path: Path) -> None:
