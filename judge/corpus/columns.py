@@ -1,5 +1,6 @@
 """The column of a table that holds image ids, captions or labels: recognised by name, or chosen by the user."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 
 from judge.corpus.records import PAINTING, Row, place_of
@@ -31,15 +32,18 @@ _HUMAN = (
 )
 # A sample's text file wins: img2dataset writes an absent caption as null into its fields, and as "" into the file.
 _EITHER = (("txt",), ("caption", "text", "raw", "sentence", "description", "utterance"))
+_COMMENT = ("comment",)  # Flickr30k's results.csv; in other tables what an annotator remarked.
 CAPTIONS: Mapping[Side, tuple[tuple[str, ...], ...]] = {
-    "generated": (*_GENERATED, *_EITHER, ("captions",)),
-    "human": (*_HUMAN, *_EITHER),
+    "generated": (*_GENERATED, *_EITHER, ("captions",), _COMMENT),
+    "human": (*_HUMAN, *_EITHER, _COMMENT),
 }
 #: Columns whose cells may be lists of captions, or texts that spell a list.
 LISTS = frozenset({*_HUMAN[0], *_HUMAN[1], "filtered_resps"})
 #: Columns that number rows and name no images: 5 here is not COCO's image 5.
 ROW_NUMBERS = frozenset(IDS[-1])
 
+# Names of columns that are values of a record: image files, numbers of images, captions.
+_VALUE = re.compile(r".+\.(?:jpe?g|png|webp)|[0-9]{3,}|\S+(?:\s+\S+){4,}", re.IGNORECASE | re.DOTALL)
 _LOOK_AT = 1000  # Rows whose cells and columns are looked at.
 _BASE64 = ("/9j/", "iVBOR", "R0lGOD", "UklGR", "data:")
 
@@ -120,6 +124,9 @@ def find_column(
         return found[0]
     shown = ", ".join(f"'{name[:40]}'" for name in known[:20])
     if not found:
+        if any(map(_VALUE.fullmatch, known)):
+            mend = "write a first line that names the columns, such as image_id,caption"
+            raise JudgeError(f"has no header: its first line is a record ({shown})", where=source, mend=mend)
         raise JudgeError(f"no column of {what} among {shown}", where=source, mend=f"name it with {option}=NAME")
     several = " and ".join(f"'{name}'" for name in found)
     what = f"columns {several} may both hold the {what} (columns: {shown})"

@@ -156,8 +156,8 @@ def _columns(rows: Sequence[Row], request: Request) -> tuple[str, str]:
 
 
 def _captions(cell: object, may_list: bool, request: Request, where: str) -> Sequence[object]:
-    """The captions of a cell: human ones may be lists, a model's only in a column that is meant for lists."""
-    if isinstance(cell, list | tuple) and (may_list or request.side == "human"):
+    """The captions of a cell: human ones may be lists; a model's only of one, or in a column that is meant for lists."""
+    if isinstance(cell, list | tuple) and (may_list or request.side == "human" or len(cell) == 1):
         return cell
     if isinstance(cell, str) and may_list and cell.lstrip().startswith("["):
         try:
