@@ -271,7 +271,7 @@ def name_captioners(captions: Iterable[PathLike] | Mapping[str, Given]) -> dict[
         name, file = split_name(entry)
         name = name or Path(file).stem
         if name in named:
-            mend = f"name them: OTHER={file}; or put the files of one captioner together: jq -s add FILE FILE > {name}.json"
+            mend = f"name them: OTHER={file}; or join the files of one captioner: jq -s add FILE FILE > {name}.json"
             raise JudgeError(f"two captioners are called '{name}'", where=file, mend=mend)
         named[name] = Path(file)
     return named

@@ -11,7 +11,7 @@ from judge.corpus.columns import columns_for
 from judge.corpus.files import Document, Given, in_python, read_document
 from judge.corpus.labels import LabelOptions
 from judge.corpus.layouts import Request, find_captions
-from judge.corpus.records import image_id, kind_of
+from judge.corpus.records import SUFFIX, image_id, kind_of
 from judge.errors import JudgeError
 from judge.text.cleaning import clean
 from judge.types import Captions, Side
@@ -119,6 +119,7 @@ def parse_captions(document: Document, options: ReadOptions, *, side: Side, name
     unique = side == "generated" and not (found.several or options.several)
     by_image: dict[str, list[str]] = {}
     first: dict[str, str] = {}
+    ends: dict[str, str] = {}
     left_out: dict[str, list[str]] = {"empty": [], "refused": []}
     cleaned = Counter[str]()
     for entry in found.entries:
@@ -126,6 +127,10 @@ def parse_captions(document: Document, options: ReadOptions, *, side: Side, name
             continue
         where = f"{source}, {entry.at}, field '{id_field}'"
         image = image_id(entry.image, where)
+        end = _ending(entry.image)
+        if end and ends.setdefault(image, end) != end:
+            what = f"image '{image}' is a file {end} here and {ends[image]} in another record"
+            raise JudgeError(what, where=where, mend="rename one of the two images, as ids have no endings")
         if unique and first.setdefault(image, entry.at) != entry.at:
             what = f"duplicate results for image '{image}' ({first[image]} has one)"
             mend = "keep one record per image, or allow several captions with --several"
@@ -154,6 +159,12 @@ def parse_captions(document: Document, options: ReadOptions, *, side: Side, name
         notes=found.notes,
         cleaned=dict(cleaned.most_common()),
     )
+
+
+def _ending(name: object) -> str:
+    """The ending of an image's file in lower case; "" for a number or a name without one."""
+    found = SUFFIX.search(name.strip()) if isinstance(name, str) else None
+    return found[0].lower().replace("jpeg", "jpg") if found else ""
 
 
 def _checked(caption: object, where: str) -> str:

@@ -1,9 +1,8 @@
 """The column of a table that holds image ids, captions or labels: recognised by name, or chosen by the user."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 
-from judge.corpus.records import PAINTING, Row, place_of
+from judge.corpus.records import PAINTING, SUFFIX, Row, place_of
 from judge.errors import JudgeError, nearest
 from judge.types import Side
 
@@ -42,8 +41,6 @@ LISTS = frozenset({*_HUMAN[0], *_HUMAN[1], "filtered_resps"})
 #: Columns that number rows and name no images: 5 here is not COCO's image 5.
 ROW_NUMBERS = frozenset(IDS[-1])
 
-# Names of columns that are values of a record: image files, numbers of images, captions.
-_VALUE = re.compile(r".+\.(?:jpe?g|png|webp)|[0-9]{3,}|\S+(?:\s+\S+){4,}", re.IGNORECASE | re.DOTALL)
 _LOOK_AT = 1000  # Rows whose cells and columns are looked at.
 _BASE64 = ("/9j/", "iVBOR", "R0lGOD", "UklGR", "data:")
 
@@ -98,6 +95,13 @@ def detect(known: Collection[str], tiers: Sequence[Sequence[str]]) -> list[str]:
     return next(filter(None, found), [])
 
 
+def _is_record(names: Sequence[str]) -> bool:
+    """Whether names of columns are a record instead: an image file, a large number, a number beside a caption."""
+    numbers = [name for name in names if name.isdigit()]
+    captions = [name for name in names if len(name.split()) > 2]
+    return any(map(SUFFIX.search, names)) or (bool(numbers) and (bool(captions) or len(numbers[0]) > 2))
+
+
 def find_column(
     rows: Sequence[Row],
     tiers: Sequence[Sequence[str]],
@@ -124,7 +128,7 @@ def find_column(
         return found[0]
     shown = ", ".join(f"'{name[:40]}'" for name in known[:20])
     if not found:
-        if any(map(_VALUE.fullmatch, known)):
+        if _is_record(known):
             mend = "write a first line that names the columns, such as image_id,caption"
             raise JudgeError(f"has no header: its first line is a record ({shown})", where=source, mend=mend)
         raise JudgeError(f"no column of {what} among {shown}", where=source, mend=f"name it with {option}=NAME")

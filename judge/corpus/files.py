@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judge.corpus.datasets import find_parts, load_arrow, load_parquet, read_rows
 from judge.corpus.records import Row, kind_of
 from judge.corpus.shards import find_shards, read_shards
-from judge.corpus.tables import header_of, load_csv, load_json, load_pickle
+from judge.corpus.tables import frame_rows, header_of, load_csv, load_json, load_pickle
 from judge.errors import JudgeError
 from judge.utils.reading import opening, read_bytes
 
@@ -124,7 +124,7 @@ def read_document(path: Given, *, memory: str = "table in memory", value: str = 
     if not text.strip():
         raise JudgeError("file is empty", where=source, mend="give a file with captions or labels in it")
     if text.lstrip()[0] in "[{":
-        return Document(load_json(text, source=source), source)
+        return Document(frame_rows(load_json(text, source=source), source), source)
     return Document(load_csv(text.lstrip("\r\n"), source=source), source)
 
 

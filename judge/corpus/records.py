@@ -19,7 +19,8 @@ PAINTING = "art_style/painting"
 """The id column that tables of ArtEmis get: "Impressionism/claude-monet_haystacks", as in WikiArt's folders."""
 _STYLE, _NAME, _FILE, _EMOTION = "art_style", "painting", "image_file", "grounding_emotion"
 
-_SUFFIX = re.compile(r"\.(?:jpe?g|png|bmp|gif|webp|tiff?|heic|avif)$", re.IGNORECASE)
+SUFFIX = re.compile(r"\.(?:jpe?g|png|bmp|gif|webp|tiff?|heic|avif)$", re.IGNORECASE)
+"""The end of the name of an image file."""
 _DIGITS = re.compile(r"(-?)0*([0-9]+)(?:\.0+)?")
 # COCO numbers its images with twelve digits, in whatever folder they lie.
 _COCO = re.compile(r"(?:.*/)?(?:COCO_(?:train|val|test)[0-9]{4}_)?([0-9]{12})", re.DOTALL)
@@ -174,7 +175,7 @@ def _id_of_text(value: str) -> str:
     name = value.strip()
     while name.startswith("./"):
         name = name[2:].strip()
-    while (stem := _SUFFIX.sub("", name).rstrip()) != name:
+    while (stem := SUFFIX.sub("", name).rstrip()) != name:
         name = stem
     if not name or name.endswith("/"):
         raise ValueError(f"is {value!r}, which names no image" if value.strip() else "is empty")
