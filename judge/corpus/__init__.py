@@ -104,10 +104,8 @@ class Corpus:
     def _read(cls, human: Any, captions: Any, labels: Any, attribute: Any, objects: Any, options: ReadOptions) -> Self:
         """:meth:`read`; messages name options of the command line."""
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
-        named, human, labels, objects = (
-            {name: listed(of) for name, of in named.items()},
-            *map(listed, (human, labels, objects)),
-        )
+        named = {name: listed(of) for name, of in named.items()}
+        human, labels, objects = map(listed, (human, labels, objects))
         files: list[Any] = [human] if isinstance(human, str | Path) else []
         if not files and human is not None and not is_table(human, several=True):
             files = [*cast("Sequence[PathLike]", human)]

@@ -167,13 +167,9 @@ def _frame_rows(given: Any, source: str, value: str) -> list[Row]:
     if given.columns.nlevels > 1:
         mend = "join them: table.columns = ['_'.join(map(str, names)) for names in table.columns]"
         raise JudgeError("has column names of several levels", where=source, mend=mend)
-    parts = [(name, given.index.get_level_values(place)) for place, name in enumerate(given.index.names)]
+    parts = [(name, given.index.get_level_values(n)) for n, name in enumerate(given.index.names) if name is not None]
     parts += [(name, given.iloc[:, place]) for place, name in enumerate(given.columns)]
-    columns = [
-        (name, [*map(_plain, cells.astype(object).where(cells.notna(), None))])
-        for name, cells in parts
-        if name is not None
-    ]
+    columns = [(name, [*map(_plain, cells.astype(object).where(cells.notna(), None))]) for name, cells in parts]
     columns = [column for place, column in enumerate(columns, start=1) if column not in columns[place:]]
     header = header_of([name for name, _ in columns], source)
     return [dict(zip(header, row, strict=True)) for row in zip(*(cells for _, cells in columns), strict=True)]

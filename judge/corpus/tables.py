@@ -95,23 +95,25 @@ def frame_rows(value: object, source: str) -> object:
 
     Its index holds the images if no column does and it numbers no rows. Any other value is returned as it is.
     """
-    if not isinstance(value, dict):
-        return value
-    names, data, parts = value.get("columns"), value.get("data"), [*value.values()]
-    if "schema" in value and isinstance(data, list):
+    held: Row = value if isinstance(value, dict) else {}
+    names, data, parts = held.get("columns"), held.get("data"), [*held.values()]
+    if "schema" in held and isinstance(data, list):
         return data
-    if isinstance(names, list) and isinstance(data, list) and all(isinstance(row, list) for row in data):
-        header = header_of(names, source)
-        keys, rows = value.get("index", []), [dict(zip(header, row, strict=False)) for row in data]
+    if isinstance(names, list) and isinstance(data, list):
+        keys, header = held.get("index", [*range(len(data))]), header_of(names, source)
+        whole = all(isinstance(row, list) and len(row) == len(header) for row in data)
+        if not whole or not isinstance(keys, list) or len(keys) != len(data):
+            return value
+        rows = [dict(zip(header, row, strict=True)) for row in data]
     elif not parts or not all(isinstance(part, dict) for part in parts):
         return value
-    elif detect([*value], _COLUMNS) and all(part.keys() == parts[0].keys() for part in parts):
-        keys, rows = [*parts[0]], [{name: part[key] for name, part in value.items()} for key in parts[0]]
+    elif detect([*held], _COLUMNS) and all(part.keys() == parts[0].keys() for part in parts):
+        keys, rows = [*parts[0]], [{name: part[key] for name, part in held.items()} for key in parts[0]]
     else:
         return parts if all(detect([*part], IDS[:3]) for part in parts) else value
     if detect([*(rows or [{}])[0]], IDS) or [*map(str, keys)] == [*map(str, range(len(rows)))]:
         return rows
-    return [{"image_id": key, **row} for key, row in zip(keys, rows, strict=False)]
+    return [{"image_id": key, **row} for key, row in zip(keys, rows, strict=True)]
 
 
 def _without_preamble(text: str) -> tuple[str, str]:
@@ -119,12 +121,12 @@ def _without_preamble(text: str) -> tuple[str, str]:
 
     Lines of comments begin with #, as may the header itself.
     """
-    separator = ""
-    while found := _PREAMBLE.match(text):
+    separator, start = "", 0
+    while found := _PREAMBLE.match(text, start):
         if detect(re.split(f"[{_DELIMITERS}]", found[2] or ""), IDS):
             return text[found.start(2) :], separator
-        text, separator = text[found.end() :], found[1] or separator
-    return text, separator
+        separator, start = found[1] or separator, found.end()
+    return text[start:], separator
 
 
 def load_csv(text: str, *, source: str) -> list[Row]:

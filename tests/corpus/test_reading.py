@@ -195,6 +195,8 @@ def test_numbers_of_rows_name_no_image(write: Write) -> None:
     no_ids = FRAME.reset_index(drop=True)[["caption"]]
     assert fault(write(no_ids.to_json())).startswith("no column of image ids among 'caption'")
     assert fault(write({"columns": ["image_id", "image_id"], "data": [[1, 2]]})).startswith("column 'image_id' occurs")
+    for odd in ({"index": 5}, {"index": [1]}, {"data": [3]}, {"data": [[1, 2, 3]]}):
+        assert fault(write({"columns": ["image_id", "caption"], "index": [1, 2], "data": [[1], [2]]} | odd))
     # An object of an image each, of which "id" is the caption's, is no table.
     described = {"42": {"id": 7, "caption": "a man"}}
     assert read_captions(write(described), side="generated").by_image == {"42": ("a man",)}
