@@ -95,7 +95,7 @@ def frame_rows(value: object, source: str) -> object:
 
     Its index holds the images if no column does and it numbers no rows. Any other value is returned as it is.
     """
-    held: Row = value if isinstance(value, dict) else {}
+    held: dict[str, Any] = value if isinstance(value, dict) else {}
     names, data, parts = held.get("columns"), held.get("data"), [*held.values()]
     if "schema" in held and isinstance(data, list):
         return data

@@ -211,7 +211,7 @@ REMEDIES: dict[str, tuple[dict[str, Any], str, str, ReadOptions]] = {
 def test_remedies_are_of_python_and_serve(name: str) -> None:
     """No message names an option of the command line, or another attribute, of which nothing would be hidden."""
     given, what, remedy, options = REMEDIES[name]
-    given = {"human": ONE, "captions": {"mine": ONE}} | given
+    given = dict[str, Any](human=ONE, captions={"mine": ONE}) | given
     line = fault_of(Corpus.read, **given)
     assert what in line
     assert remedy in line

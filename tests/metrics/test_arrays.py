@@ -43,7 +43,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "among": (lambda: judge.error(Y, Y, among="all"), 'among is "annotated" or "naming", not \'all\''),  # type: ignore[arg-type]
     "largest": (lambda: judge.multi(Y, TASKS, variant=Multi(largest=0)), "largest: sets have one label or more, got 0"),
     "direction": (lambda: judge.dba(Y, TASKS, direction="up"), "the direction is"),  # type: ignore[arg-type]
-    "multi-hot": (lambda: judge.ba_mals([[1, 0], [np.nan, 1]], TASKS), "a multi-hot array holds 0 and 1 only"),
+    "multi-hot": (lambda: judge.ba_mals([[1.0, 0.0], [np.nan, 1.0]], TASKS), "a multi-hot array holds 0 and 1 only"),
 }
 
 

@@ -237,7 +237,7 @@ def holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
     return csr_array(hstack(parts)) if parts else csr_array((len(labels), 0))
 
 
-def _array(name: str, given: npt.ArrayLike, dtype: npt.DTypeLike = None) -> npt.NDArray[Any]:
+def _array(name: str, given: npt.ArrayLike, dtype: Any = None) -> npt.NDArray[Any]:
     """An array of any values; a ValueError for rows of different lengths, and for what is not of ``dtype``."""
     try:
         return np.asarray(given, dtype=dtype)
