@@ -151,7 +151,9 @@ def _in_memory(given: Any, source: str, value: str) -> Document:
 
 
 def listed(given: Any) -> Any:
-    """The values of an array or a column of numpy, pandas, polars, pyarrow or torch; anything else as it is."""
+    """The values of an array or a column of numpy, pandas, polars, pyarrow or `datasets`; anything else as it is."""
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes | list | tuple):
+        return [*given]
     tables = hasattr(given, "iloc") or hasattr(given, "column_names") or hasattr(given, "features")
     names = [] if tables else [name for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)]
     return getattr(given, names[0])() if names else given

@@ -158,8 +158,19 @@ def with_levels(frame: pd.DataFrame) -> Any:
         lambda frame: frame.iloc[:, 1].to_numpy(),
         lambda frame: list(frame.iloc[:, 1]),
         lambda frame: pa.array(frame.iloc[:, 1]),
+        lambda frame: datasets.Dataset.from_pandas(frame)[frame.columns[1]],
     ],
-    ids=["index is a column", "column twice", "levels", "series of levels", "groupby", "array", "list", "arrow"],
+    ids=[
+        "index is a column",
+        "column twice",
+        "levels",
+        "series of levels",
+        "groupby",
+        "array",
+        "list",
+        "arrow",
+        "datasets",
+    ],
 )
 def test_indexes_of_every_kind(make: Callable[[pd.DataFrame], Any]) -> None:
     frames = FRAME.assign(caption=["a man on a horse", "a woman"]), FRAME, CLASSES
