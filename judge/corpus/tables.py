@@ -21,7 +21,7 @@ from judge.utils.reading import CELL, LIST, LONG, QUOTED, ROW, TEXT, long_number
 
 _FLICKR = re.compile(r"[^\t\n]+\.jpg#[0-9]+\t")
 _DELIMITERS = "\t,;|"
-_PREAMBLE = re.compile(r"\s*(?:sep=(.)|#\s*([^\n]*?))\s*\n")
+_PREAMBLE = re.compile(r"\s*(?:sep=(.)\r?|#([^\n]*))\n")
 _COLUMNS = (*IDS, *CAPTIONS["human"], *CAPTIONS["generated"])
 # The C unpickler sizes its memo by a number in the file, so four bytes can claim 64 GB; the Python one
 # has a dict, and its instructions can be listed. Tuples and sets, which may be keys, could take forever to look up.

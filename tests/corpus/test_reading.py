@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,13 @@ def test_lines_above_the_header(write: Write, above: str) -> None:
     assert read_captions(path, side="generated").by_image == {"42": ("a man, here, there",)}
     quote = write(f'{above}image_id;caption\n42;"a man\n')
     assert f"line {above.count(chr(10)) + 2}: table cannot be read" in fault_of(read_captions, quote, side="generated")
+
+
+def test_lines_above_the_header_take_no_time(write: Write) -> None:
+    begun = time.process_time()
+    for text in ("#" + " " * 200_000 + "x", "# \n" * 200_000, "#" * 200_000):
+        assert fault(write(text))
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize("first", ["1180.jpg,a man", "a man,b/1180.png", "1180,a man", "7,a man on a horse"])
