@@ -126,7 +126,7 @@ def _without_preamble(text: str) -> tuple[str, str]:
         if detect(re.split(f"[{_DELIMITERS}]", found[2] or ""), IDS):
             return text[found.start(2) :], separator
         separator, start = found[1] or separator, found.end()
-    return text[start:], separator
+    return text[start:].lstrip("\r\n"), separator
 
 
 def load_csv(text: str, *, source: str) -> list[Row]:
