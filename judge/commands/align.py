@@ -116,7 +116,9 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
 def _read(config: AlignConfig) -> tuple[list[_Sides], list[Words]]:
     """The sides of each captioner, and all human captions that are aligned, by image."""
     lexicon, labels = choose_lexicon(config), labels_of(config)
-    reading = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
+    reading = ReadOptions(
+        config.split, columns=config.columns, several=config.several, where=config.where, command=True
+    )
     corpus = Corpus.read(human=values.listed(config.human), captions=config.captions, labels=labels, options=reading)
     if labels is None:  # All images count.
         no_class = AND.join("" for _ in config.attributes)

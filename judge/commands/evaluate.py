@@ -147,11 +147,8 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     if settings.keys() & {"fail_if", "format"}:
         raise JudgeError("'fail_if' and 'format' are of the command alone", mend="use the result that is returned")
     if corpus is None and _in_memory(human, captions, labels, attribute or "gender"):
-        if not isinstance(attribute, str | None):
-            mend = "read the labels of each with read_labels, and give multiply_labels of them to Corpus.read"
-            raise JudgeError("tables in memory are read for one attribute", where="evaluate", mend=mend)
         read = {name: settings.pop(name, None) for name in ("human", "captions", "labels", "objects")}
-        corpus = Corpus.read(**read, attribute=attribute)
+        corpus = Corpus.read(**read, attribute=None if labels is None else attribute)
     if corpus is not None:
         settings = _with_sources(corpus, settings)
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)

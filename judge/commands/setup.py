@@ -97,7 +97,9 @@ def _label_options(config: LabelSettings, attribute: str, **others: Any) -> Labe
 
 def read_corpus(config: RunSettings) -> Corpus:
     """Read the files that ``config`` names."""
-    options = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
+    options = ReadOptions(
+        config.split, columns=config.columns, several=config.several, where=config.where, command=True
+    )
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)
     given, objects = read_given(config), None

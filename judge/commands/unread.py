@@ -12,6 +12,7 @@ from judge.errors import JudgeError
 from judge.judges import EMBEDDED, FILES, HUGGING_FACE, SELF, find_judge
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
+from judge.utils.launch import computes_on
 
 # Settings of every judge, and of the work as a whole.
 _PROTOCOL = ("alignment", "holdout", "balance")
@@ -66,6 +67,8 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     for by, others, names in lines:
         flags = [flag_of(type(config), name) for name in names]
         yield f"{' '.join(flags)} {'are' if flags[1:] else 'is'} not used by {by}, but by {others}"
+    if getattr(config, "precision", None) == "fp16" and "precision" in read and computes_on() == "cpu":
+        yield "--precision fp16 has no effect on a CPU: judges compute in float32, as with --precision no"
 
 
 def log_unread(config: JudgedSettings) -> None:

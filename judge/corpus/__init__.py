@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from os.path import isfile as is_file
+from dataclasses import dataclass, replace
+from os.path import exists as is_path
 from pathlib import Path
 from typing import Any, Self, cast
 
 from judge.corpus.captions import DEFAULT_OPTIONS, ReadOptions, read_captions
-from judge.corpus.files import Given
-from judge.corpus.labels import read_labels
+from judge.corpus.files import Given, in_python, listed, python_words
+from judge.corpus.labels import LabelOptions, read_labels
 from judge.corpus.tasks import Tasks, read_tasks
 from judge.errors import JudgeError, nearest, some
+from judge.text.combined import AND
 from judge.text.lexicon import load_lexicon, named_lexicons
 from judge.types import Captions, Doubt, Labels
 from judge.utils.files import split_name
 
 PathLike = str | Path
 
+_SUFFIX = re.compile(r"\.\w+$")
 # If more of a captioner's captions than this share equal human ones, a note says so; 1 in 10,000 of COCO's do.
 _COPIED = 0.1
 # If fewer images than this share of the smallest file are in all files, a note says so.
@@ -68,15 +71,15 @@ class Corpus:
         human: Given | Sequence[PathLike] | None = None,
         captions: PathLike | Iterable[PathLike] | Mapping[str, Given],
         labels: Given | Labels | None = None,
-        attribute: str | None = None,
+        attribute: str | Sequence[str] | None = None,
         objects: Given | Tasks | None = None,
         options: ReadOptions = DEFAULT_OPTIONS,
     ) -> Self:
         """Read files of any known format (data/README.md lists them; they are recognised by content), or memory.
 
         Tables in memory are ``{image: value}``, lists of records, and tables of pandas, `datasets`, pyarrow or polars;
-        images are the index of a series. Lists of values, such as ``human=[["a man on a horse", ...], ...]``, have an
-        entry for each image, and all inputs must then be such lists, of one length.
+        images are the index of a series. Lists and arrays of values, such as ``human=[["a man on a horse", ...],
+        ...]``, have an entry for each image, and all inputs must then be such lists, of one length.
 
         Args:
             human: human captions: a file, shards, or a folder of Parquet files, as every other input; or several
@@ -88,18 +91,28 @@ class Corpus:
             attribute: the attribute, such as "skin", which names the column of labels; "gender" by default. If a
                 lexicon of that name is shipped, its classes are the labels' classes.
             objects: what else images show: a file, or the result of :func:`judge.corpus.tasks.read_tasks`.
-            options: how caption files are read.
+            options: how captions and labels are read, if their columns or values are not recognised.
 
         Raises:
             JudgeError: a file or table that cannot be read, with record and field; lists of other lengths; captions
                 in memory without a name; an attribute other than that of the labels.
         """
+        with in_python(unless=options.command):
+            corpus = cls._read(human, captions, labels, attribute, objects, options)
+        notes = corpus.notes if options.command else (type(note)(python_words(note)) for note in corpus.notes)
+        return replace(corpus, notes=tuple(notes))
+
+    @classmethod
+    def _read(cls, human: Any, captions: Any, labels: Any, attribute: Any, objects: Any, options: ReadOptions) -> Self:
+        """:meth:`read`; messages name options of the command line."""
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
+        named = {name: listed(of) for name, of in named.items()}
+        human, labels, objects = map(listed, (human, labels, objects))
         files: list[Any] = [human] if isinstance(human, str | Path) else []
         if not files and human is not None and not is_table(human, several=True):
             files = [*cast("Sequence[PathLike]", human)]
         _check_lists({"human": files[0] if files else human, "labels": labels, "objects": objects, **named})
-        labels, columns = _read_labels(labels, attribute), options.columns or {}
+        labels, columns = _read_labels(labels, attribute, options.labels), options.columns or {}
         objects = objects if objects is None or isinstance(objects, Tasks) else read_tasks(objects)
         check_owners(columns, ["human", *named])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
@@ -119,22 +132,23 @@ class Corpus:
         return cls(people, tuple(generated), labels, objects, tuple(notes))
 
 
-def _read_labels(given: Given | Labels | None, attribute: str | None) -> Labels | None:
+def _read_labels(
+    given: Given | Labels | None, attribute: str | Sequence[str] | None, options: LabelOptions
+) -> Labels | None:
     """The labels of :meth:`Corpus.read`."""
+    name = attribute if isinstance(attribute, str | None) else AND.join(attribute)
     if given is None or isinstance(given, Labels):
-        if attribute is not None and (given is None or given.attribute != attribute):
+        if name is not None and (given is None or given.attribute != name):
             what = f"labels are of '{given.attribute}'" if given else "there are no labels"
             mend = "give labels of it; evaluate(corpus, attribute=...) derives those of an attribute that captions name"
-            raise JudgeError(f"{what}, and the attribute is '{attribute}'", where="Corpus.read", mend=mend)
+            raise JudgeError(f"{what}, and the attribute is '{name}'", where="Corpus.read", mend=mend)
         return given
-    name = attribute or "gender"
-    try:
-        return read_labels(given, attribute=name, lexicon=load_lexicon(name) if name in named_lexicons() else None)
-    except JudgeError as error:
-        if "--" not in error.mend:
-            raise
-        mend = f"name the attribute: Corpus.read(attribute=...), '{name}' here; or give it what read_labels(...) reads"
-        raise JudgeError(error.what, where=error.where, mend=mend) from error
+    if name and AND in name:
+        mend = "read the labels of each with read_labels, and give multiply_labels of them to Corpus.read"
+        raise JudgeError("tables in memory are read for one attribute", where="Corpus.read", mend=mend)
+    name = name or "gender"
+    lexicon = load_lexicon(name) if name in named_lexicons() else None
+    return read_labels(given, attribute=name, lexicon=lexicon, options=options)
 
 
 def _doubts(people: Captions, captioner: Captions, labels: Labels | None, *, several: bool) -> Iterator[str]:
@@ -234,8 +248,14 @@ def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> N
 def is_table(given: object, *, several: bool = False) -> bool:
     """Return whether an input lies in memory: it is no path and, with ``several`` files allowed, no list of paths."""
     if several and isinstance(given, list | tuple):
-        return not all(isinstance(one, str | Path) for one in given)
+        return not all(isinstance(one, str | Path) for one in given) or _are_captions(given)
     return not isinstance(given, str | Path)
+
+
+def _are_captions(texts: Sequence[object]) -> bool:
+    """Whether texts are captions, of which some have spaces, and not the paths of files."""
+    words = [*map(str, texts)]
+    return any(" " in text for text in words) and not any(map(_SUFFIX.search, words)) and not any(map(is_path, words))
 
 
 def _check_lists(inputs: Mapping[str, Any]) -> None:
@@ -260,7 +280,7 @@ def name_captioners(captions: Iterable[PathLike] | Mapping[str, Given]) -> dict[
     mend = "name the captioner: captions={'mine': captions}"
     if isinstance(captions, Mapping):
         texts = [one for one in captions.values() if isinstance(one, str)]
-        if len(texts) == len(captions) > 1 and any(" " in one for one in texts) and not any(map(is_file, texts)):
+        if len(texts) == len(captions) > 1 and _are_captions(texts):
             raise JudgeError("holds captions of images, not files of captioners", where="captions", mend=mend)
         return {str(name): Path(of) if isinstance(of, str) else of for name, of in captions.items()}
     if hasattr(captions, "shape") or is_table(entries := list(captions), several=True):  # A table of some library.
@@ -270,7 +290,8 @@ def name_captioners(captions: Iterable[PathLike] | Mapping[str, Given]) -> dict[
         name, file = split_name(entry)
         name = name or Path(file).stem
         if name in named:
-            raise JudgeError(f"two captioners are called '{name}'", where=file, mend=f"name them: OTHER={file}")
+            mend = f"name them: OTHER={file}; or join the files of one captioner: jq -s add FILE FILE > {name}.json"
+            raise JudgeError(f"two captioners are called '{name}'", where=file, mend=mend)
         named[name] = Path(file)
     return named
 

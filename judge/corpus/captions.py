@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from judge.corpus.columns import columns_for
-from judge.corpus.files import Document, Given, read_document
+from judge.corpus.files import Document, Given, in_python, read_document
+from judge.corpus.labels import LabelOptions
 from judge.corpus.layouts import Request, find_captions
 from judge.corpus.records import image_id, kind_of
 from judge.errors import JudgeError
@@ -72,6 +73,8 @@ class ReadOptions:
         alone: whether generated captions without such splits or columns are refused, as human ones are, instead of
             being read whole: no human captions decide which images count.
         chosen_human: keep only these records of human captions ("record 1" is the first); None for all.
+        labels: how :meth:`judge.Corpus.read` reads a table of labels.
+        command: whether a command reads, so that messages name its options in place of Python's parameters.
     """
 
     split: str | None = None
@@ -81,6 +84,8 @@ class ReadOptions:
     where: Mapping[str, str] = field(default_factory=dict)
     chosen_human: frozenset[str] | None = None
     alone: bool = False
+    labels: LabelOptions = field(default_factory=LabelOptions)
+    command: bool = False
 
 
 DEFAULT_OPTIONS = ReadOptions()
@@ -107,8 +112,9 @@ def read_captions(
     """
     if name is None:
         name = "human" if side == "human" else Path(path).stem if isinstance(path, str | os.PathLike) else "captioner"
-    document = read_document(path, memory=f"captions of {name} in memory", value="caption")
-    return parse_captions(document, options, side=side, name=name)
+    with in_python(unless=isinstance(path, str | os.PathLike)):
+        document = read_document(path, memory=f"captions of {name} in memory", value="caption")
+        return parse_captions(document, options, side=side, name=name)
 
 
 def refuses(caption: str) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from judge.corpus.records import PAINTING, Row, place_of
+from judge.corpus.records import PAINTING, SUFFIX, Row, place_of
 from judge.errors import JudgeError, nearest
 from judge.types import Side
 
@@ -31,9 +31,10 @@ _HUMAN = (
 )
 # A sample's text file wins: img2dataset writes an absent caption as null into its fields, and as "" into the file.
 _EITHER = (("txt",), ("caption", "text", "raw", "sentence", "description", "utterance"))
+_COMMENT = ("comment",)  # Flickr30k's results.csv; in other tables what an annotator remarked.
 CAPTIONS: Mapping[Side, tuple[tuple[str, ...], ...]] = {
-    "generated": (*_GENERATED, *_EITHER, ("captions",)),
-    "human": (*_HUMAN, *_EITHER),
+    "generated": (*_GENERATED, *_EITHER, ("captions",), _COMMENT),
+    "human": (*_HUMAN, *_EITHER, _COMMENT),
 }
 #: Columns whose cells may be lists of captions, or texts that spell a list.
 LISTS = frozenset({*_HUMAN[0], *_HUMAN[1], "filtered_resps"})
@@ -94,6 +95,13 @@ def detect(known: Collection[str], tiers: Sequence[Sequence[str]]) -> list[str]:
     return next(filter(None, found), [])
 
 
+def _is_record(names: Sequence[str]) -> bool:
+    """Whether names of columns are a record instead: an image file, a large number, a number beside a caption."""
+    numbers = [name for name in names if name.isdigit()]
+    captions = [name for name in names if len(name.split()) > 2]
+    return any(map(SUFFIX.search, names)) or (bool(numbers) and (bool(captions) or len(numbers[0]) > 2))
+
+
 def find_column(
     rows: Sequence[Row],
     tiers: Sequence[Sequence[str]],
@@ -120,6 +128,9 @@ def find_column(
         return found[0]
     shown = ", ".join(f"'{name[:40]}'" for name in known[:20])
     if not found:
+        if _is_record(known):
+            mend = "write a first line that names the columns, such as image_id,caption"
+            raise JudgeError(f"has no header: its first line is a record ({shown})", where=source, mend=mend)
         raise JudgeError(f"no column of {what} among {shown}", where=source, mend=f"name it with {option}=NAME")
     several = " and ".join(f"'{name}'" for name in found)
     what = f"columns {several} may both hold the {what} (columns: {shown})"

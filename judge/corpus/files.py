@@ -2,14 +2,15 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judge.corpus.datasets import find_parts, load_arrow, load_parquet, read_rows
 from judge.corpus.records import Row, kind_of
 from judge.corpus.shards import find_shards, read_shards
-from judge.corpus.tables import load_csv, load_json, load_pickle
+from judge.corpus.tables import frame_rows, header_of, load_csv, load_json, load_pickle
 from judge.errors import JudgeError
 from judge.utils.reading import opening, read_bytes
 
@@ -53,6 +54,41 @@ _REFUSED = (
     ((b"\x89PNG", b"\xff\xd8\xff"), "an image", "give JSON or a table"),
 )
 
+# Options of the command line in messages -> how Python names them.
+_OPTIONS = "Corpus.read(options=ReadOptions({}))"
+_LABELS = _OPTIONS.format("labels=LabelOptions({})")
+_PYTHON = (
+    (r"--column ([\w.]+)=NAME", _OPTIONS.format(r"columns={'\1': NAME}")),
+    (r"--column ([\w.]+)", r"ReadOptions(columns={'\1': ...})"),
+    (r"--several", _OPTIONS.format("several=True")),
+    (r"--label-value (\w+)=(.+?)(?=, or |\.?$| \()", _LABELS.format(r"spellings={'\1': ['\2']}")),
+    (r"--label-drop (.+?)(?=\.?$)", _LABELS.format(r"drop=['\1']")),
+    (r"--label-rule majority", _LABELS.format("rule='majority'")),
+    (r"--label-column(?: \w+)?=NAME", _LABELS.format("label_column=NAME")),
+    (r"--id-column=NAME", _LABELS.format("id_column=NAME")),
+    (r"--where", "ReadOptions(where=...)"),
+    (r"--([a-z]+) (\S+?)(?=[,.]?(?:\s|$))", r"\1='\2'"),
+)
+
+
+@contextmanager
+def in_python(*, unless: bool = False) -> Iterator[None]:
+    """JudgeErrors name parameters of Python in place of options of the command line, ``unless`` a command reads."""
+    try:
+        yield
+    except JudgeError as error:
+        if unless:
+            raise
+        what, where, mend = map(python_words, (error.what, error.where, error.mend))
+        raise JudgeError(what, where=where, mend=mend) from error
+
+
+def python_words(text: str) -> str:
+    """A message with parameters of Python in place of options of the command line."""
+    for option, parameter in _PYTHON:
+        text = re.sub(option, parameter, text)
+    return text
+
 
 def read_document(path: Given, *, memory: str = "table in memory", value: str = "label") -> Document:
     """Read JSON, JSON lines, CSV, TSV, Parquet, a pickle of plain values, shards or a folder of Parquet files.
@@ -88,24 +124,21 @@ def read_document(path: Given, *, memory: str = "table in memory", value: str = 
     if not text.strip():
         raise JudgeError("file is empty", where=source, mend="give a file with captions or labels in it")
     if text.lstrip()[0] in "[{":
-        return Document(load_json(text, source=source), source)
+        return Document(frame_rows(load_json(text, source=source), source), source)
     return Document(load_csv(text.lstrip("\r\n"), source=source), source)
 
 
 def _in_memory(given: Any, source: str, value: str) -> Document:
     """A mapping, a list, or a table of pandas, `datasets`, pyarrow or polars as a document.
 
-    The index of a series holds the images, as does a named index of a frame. A list that does not hold records has an
-    entry for each image: its place is the image's id. Anything else is refused.
+    A list or an array that does not hold records has an entry for each image: its place is the image's id. Anything
+    else is refused.
     """
+    given = listed(given)
     if isinstance(given, Mapping) and not any(hasattr(held, "features") for held in given.values()):
         return Document({image: _plain(held) for image, held in given.items()}, source)
-    if hasattr(given, "notna"):  # pandas, which is not imported for this. A series may hold an image several times.
-        given = given.astype(object).where(given.notna(), None)
-        if not hasattr(given, "columns"):
-            return Document([{"image_id": image, value: _plain(held)} for image, held in given.items()], source)
-        rows = (given.reset_index() if given.index.name else given).to_dict("records")
-        return Document([{name: _plain(held) for name, held in row.items()} for row in rows], source)
+    if hasattr(given, "iloc"):  # pandas, which is not imported for this.
+        return Document(_frame_rows(given, source, value), source)
     if hasattr(given, "features") or hasattr(given, "__arrow_c_stream__"):
         return Document(load_arrow(given, source), source)
     if isinstance(given, Sequence) and not isinstance(given, bytes):
@@ -115,6 +148,33 @@ def _in_memory(given: Any, source: str, value: str) -> Document:
     what = "is a DatasetDict" if isinstance(given, Mapping) else f"is {kind_of(given)}, not a table"
     mend = "give one of its splits" if isinstance(given, Mapping) else f"give {{image: {value}}}, records, or a table"
     raise JudgeError(what, where=source, mend=mend)
+
+
+def listed(given: Any) -> Any:
+    """The values of an array or a column of numpy, pandas, polars, pyarrow or `datasets`; anything else as it is."""
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes | list | tuple):
+        return [*given]
+    tables = hasattr(given, "iloc") or hasattr(given, "column_names") or hasattr(given, "features")
+    names = [] if tables else [name for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)]
+    return getattr(given, names[0])() if names else given
+
+
+def _frame_rows(given: Any, source: str, value: str) -> list[Row]:
+    """The rows of a series or a frame of pandas, with the named levels of its index as columns.
+
+    The index of a series holds the images if it has one level. A level that repeats the column of its name is none.
+    """
+    if not hasattr(given, "columns"):
+        given = (given.rename_axis("image_id") if given.index.nlevels == 1 else given).to_frame(value)
+    if given.columns.nlevels > 1:
+        mend = "join them: table.columns = ['_'.join(map(str, names)) for names in table.columns]"
+        raise JudgeError("has column names of several levels", where=source, mend=mend)
+    parts = [(name, given.index.get_level_values(n)) for n, name in enumerate(given.index.names) if name is not None]
+    parts += [(name, given.iloc[:, place]) for place, name in enumerate(given.columns)]
+    columns = [(name, [*map(_plain, cells.astype(object).where(cells.notna(), None))]) for name, cells in parts]
+    columns = [column for place, column in enumerate(columns, start=1) if column not in columns[place:]]
+    header = header_of([name for name, _ in columns], source)
+    return [dict(zip(header, row, strict=True)) for row in zip(*(cells for _, cells in columns), strict=True)]
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
 from judge.corpus.columns import chosen_column, find_column, id_column
-from judge.corpus.files import Document, Given, read_document
+from judge.corpus.files import Document, Given, in_python, read_document
 from judge.corpus.records import (
     MISSING,
     Entry,
@@ -52,8 +52,8 @@ class LabelOptions:
 
     Attributes:
         rule: how several labels of an image become one: "one", they must be the same; "majority", the most frequent
-            one counts. A value that means "no class" is a vote like any other. An image without a most frequent value
-            is left out and counted.
+            one counts. A value that means "no class" is a vote like any other: male, male, unsure, both is male. An
+            image without a most frequent value is left out and counted.
         where: keep the records of a table whose columns hold these texts; a table without such a column is read whole.
         drop: further values that mean "no class", compared without case.
         alone: whether the file has labels of this attribute only; else a column "label" could be of any.
@@ -84,6 +84,11 @@ class _Label(NamedTuple):
     value: str
     at: str
 
+    @property
+    def vote(self) -> tuple[str | None, str]:
+        """All spellings of a class are one candidate; "unsure" and "both", which name none, are two."""
+        return self.name, self.name or self.value.lower()
+
 
 def read_labels(
     path: Given,
@@ -110,21 +115,26 @@ def read_labels(
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
             one image with two labels, unless they vote; no image left. Few images of a class are no error here.
     """
-    document = read_document(path, memory="labels in memory")
-    source = document.source
-    labels = list(_labels(document, attribute, lexicon, options))
-    found, votes = _most_frequent(labels) if options.rule == "majority" else (_agreed(labels, source), {})
-    by_image = {image: label.name for image, label in found.items() if label.name is not None}
-    ignored = Counter(label.value for label in found.values() if label.name is None)
-    if not by_image:
-        values = ", ".join(f"'{value}' {count}x" for value, count in ignored.most_common(5))
-        what = f"no image has a label of {attribute} ({values or str(votes.get('ties', 0)) + ' ties'})"
-        raise JudgeError(what, where=source, mend="check the column, or name the classes: --label-value CLASS=VALUE")
-    _refuse_absent(options, {label.value.lower() for label in labels}, source)
-    classes = tuple(sorted(lexicon.classes if lexicon else {label.name for label in labels if label.name is not None}))
-    scenes = _scenes(document, options, by_image) if options.scene_column else {}
-    made = Labels(attribute, classes, by_image, source, ignored=dict(ignored), rule=options.rule, votes=votes)
-    return replace(made, scenes=scenes)
+    with in_python(unless=isinstance(path, str | os.PathLike)):
+        document = read_document(path, memory="labels in memory")
+        source = document.source
+        labels = list(_labels(document, attribute, lexicon, options))
+        found, votes = _most_frequent(labels) if options.rule == "majority" else (_agreed(labels, source), {})
+        by_image = {image: label.name for image, label in found.items() if label.name is not None}
+        ignored = Counter(label.value for label in found.values() if label.name is None)
+        if not by_image:
+            values = ", ".join(f"'{value}' {count}x" for value, count in ignored.most_common(5))
+            what = f"no image has a label of {attribute} ({values or str(votes.get('ties', 0)) + ' ties'})"
+            raise JudgeError(
+                what, where=source, mend="check the column, or name the classes: --label-value CLASS=VALUE"
+            )
+        _refuse_absent(options, {label.value.lower() for label in labels}, source)
+        classes = tuple(
+            sorted(lexicon.classes if lexicon else {label.name for label in labels if label.name is not None})
+        )
+        scenes = _scenes(document, options, by_image) if options.scene_column else {}
+        made = Labels(attribute, classes, by_image, source, ignored=dict(ignored), rule=options.rule, votes=votes)
+        return replace(made, scenes=scenes)
 
 
 def _scenes(document: Document, options: LabelOptions, images: Collection[str]) -> dict[str, str]:
@@ -301,17 +311,17 @@ def _agreed(labels: Iterable[_Label], source: str) -> dict[str, _Label]:
 
 
 def _most_frequent(labels: Collection[_Label]) -> tuple[dict[str, _Label], dict[str, int]]:
-    """Image -> a record of its most frequent class, if there is one; and :attr:`judge.types.Labels.votes`."""
+    """Image -> a record of its most frequent value, if there is one; and :attr:`judge.types.Labels.votes`."""
     by_image: dict[str, list[_Label]] = {}
     for label in labels:
         by_image.setdefault(label.image, []).append(label)
     found: dict[str, _Label] = {}
     unanimous = 0
     for image, of in by_image.items():
-        (name, most), *others = Counter(label.name for label in of).most_common(2)
+        (vote, most), *others = Counter(label.vote for label in of).most_common(2)
         if not others or others[0][1] < most:
-            found[image] = next(label for label in of if label.name == name)
-            unanimous += name is not None and not others
+            found[image] = next(label for label in of if label.vote == vote)
+            unanimous += found[image].name is not None and not others
     decided = sum(label.name is not None for label in found.values()) - unanimous
     ties = len(by_image) - len(found)
     return found, {"labels": len(labels), "unanimous": unanimous, "decided": decided, "ties": ties}

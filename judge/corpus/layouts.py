@@ -156,8 +156,8 @@ def _columns(rows: Sequence[Row], request: Request) -> tuple[str, str]:
 
 
 def _captions(cell: object, may_list: bool, request: Request, where: str) -> Sequence[object]:
-    """The captions of a cell: human ones may be lists, a model's only in a column that is meant for lists."""
-    if isinstance(cell, list | tuple) and (may_list or request.side == "human"):
+    """The captions of a cell: human ones may be lists; a model's may be one of one, or in a column meant for lists."""
+    if isinstance(cell, list | tuple) and (may_list or request.side == "human" or len(cell) == 1):
         return cell
     if isinstance(cell, str) and may_list and cell.lstrip().startswith("["):
         try:
@@ -276,7 +276,7 @@ def _mapping(document: Any, request: Request) -> Table | None:
 def _holds_captions(value: object) -> bool:
     if isinstance(value, list):
         return not any(isinstance(caption, dict) and "caption" not in caption for caption in value)
-    return value is None or isinstance(value, str | int | float)
+    return value is None or isinstance(value, str | int | float) or (isinstance(value, dict) and "caption" in value)
 
 
 def _first(document: object) -> Mapping[str, object]:

@@ -19,7 +19,8 @@ PAINTING = "art_style/painting"
 """The id column that tables of ArtEmis get: "Impressionism/claude-monet_haystacks", as in WikiArt's folders."""
 _STYLE, _NAME, _FILE, _EMOTION = "art_style", "painting", "image_file", "grounding_emotion"
 
-_SUFFIX = re.compile(r"\.(?:jpe?g|png|bmp|gif|webp|tiff?|heic|avif)$", re.IGNORECASE)
+SUFFIX = re.compile(r"\.(?:jpe?g|png|bmp|gif|webp|tiff?|heic|avif)$", re.IGNORECASE)
+"""The end of the name of an image file."""
 _DIGITS = re.compile(r"(-?)0*([0-9]+)(?:\.0+)?")
 # COCO numbers its images with twelve digits, in whatever folder they lie.
 _COCO = re.compile(r"(?:.*/)?(?:COCO_(?:train|val|test)[0-9]{4}_)?([0-9]{12})", re.DOTALL)
@@ -141,10 +142,12 @@ def image_id(image: object, where: str, suffixes: dict[str, str] | None = None) 
         key = canonical_id(image)
     except (ValueError, OverflowError) as error:
         raise JudgeError(f"image id {error}", where=where, mend="give the record a number or a file name") from None
-    found = _SUFFIX.search(image.strip().lower()) if suffixes is not None and isinstance(image, str) else None
-    if suffixes is not None and found and (first := suffixes.setdefault(key, found[0])) != found[0]:
-        what = f"the id '{key}' is of a {found[0]} file here and of a {first} file in another record"
-        raise JudgeError(what, where=where, mend="rename one of the images, or leave out its records")
+    found = SUFFIX.search(image.strip().lower()) if suffixes is not None and isinstance(image, str) else None
+    if suffixes is not None and found:
+        suffix = found[0].replace("jpeg", "jpg")
+        if (first := suffixes.setdefault(key, suffix)) != suffix:
+            what = f"image '{key}' is a file {suffix} here and {first} in another record"
+            raise JudgeError(what, where=where, mend="rename one of the two images, as ids have no endings")
     return key
 
 
@@ -182,7 +185,7 @@ def _id_of_text(value: str) -> str:
     name = value.strip()
     while name.startswith("./"):
         name = name[2:].strip()
-    while (stem := _SUFFIX.sub("", name).rstrip()) != name:
+    while (stem := SUFFIX.sub("", name).rstrip()) != name:
         name = stem
     if not name or name.endswith("/"):
         raise ValueError(f"is {value!r}, which names no image" if value.strip() else "is empty")

@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterable, Sequence
 from pickle import _Unpickler
 from typing import Any, NoReturn
 
+from judge.corpus.columns import CAPTIONS, IDS, detect
 from judge.corpus.records import Row
 from judge.errors import JudgeError
 from judge.utils.reading import CELL, LIST, LONG, QUOTED, ROW, TEXT, long_number, memory_limit, refuse_large
 
 _FLICKR = re.compile(r"[^\t\n]+\.jpg#[0-9]+\t")
 _DELIMITERS = "\t,;|"
+_PREAMBLE = re.compile(r"\s*(?:sep=(.)\r?|#([^\n]*))\n")
+_COLUMNS = (*IDS, *CAPTIONS["human"], *CAPTIONS["generated"])
 # The C unpickler sizes its memo by a number in the file, so four bytes can claim 64 GB; the Python one
 # has a dict, and its instructions can be listed. Tuples and sets, which may be keys, could take forever to look up.
 _ALLOWED = (
@@ -87,6 +90,45 @@ def _unique(pairs: list[tuple[str, object]]) -> Row:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
+def frame_rows(value: object, source: str) -> object:
+    """The rows of a table as `to_json` of pandas writes it: by columns, by records, split or with a schema.
+
+    Its index holds the images if no column does and it numbers no rows. Any other value is returned as it is.
+    """
+    held: dict[str, Any] = value if isinstance(value, dict) else {}
+    names, data, parts = held.get("columns"), held.get("data"), [*held.values()]
+    if "schema" in held and isinstance(data, list):
+        return data
+    if isinstance(names, list) and isinstance(data, list):
+        keys, header = held.get("index", [*range(len(data))]), header_of(names, source)
+        whole = all(isinstance(row, list) and len(row) == len(header) for row in data)
+        if not whole or not isinstance(keys, list) or len(keys) != len(data):
+            return value
+        rows = [dict(zip(header, row, strict=True)) for row in data]
+    elif not parts or not all(isinstance(part, dict) for part in parts):
+        return value
+    elif detect([*held], _COLUMNS) and all(part.keys() == parts[0].keys() for part in parts):
+        keys, rows = [*parts[0]], [{name: part[key] for name, part in held.items()} for key in parts[0]]
+    else:
+        return parts if all(detect([*part], IDS[:3]) for part in parts) else value
+    if detect([*(rows or [{}])[0]], IDS) or [*map(str, keys)] == [*map(str, range(len(rows)))]:
+        return rows
+    return [{"image_id": key, **row} for key, row in zip(keys, rows, strict=True)]
+
+
+def _without_preamble(text: str) -> tuple[str, str]:
+    """A table without the lines above its header, and the separator that one of them names ("sep=;"), if any.
+
+    Lines of comments begin with #, as may the header itself.
+    """
+    separator, start = "", 0
+    while found := _PREAMBLE.match(text, start):
+        if detect(re.split(f"[{_DELIMITERS}]", found[2] or ""), IDS):
+            return text[found.start(2) :], separator
+        separator, start = found[1] or separator, found.end()
+    return text[start:].lstrip("\r\n"), separator
+
+
 def load_csv(text: str, *, source: str) -> list[Row]:
     """Rows of a table with a header line and commas, tabs, semicolons or bars; every cell stays a text, "NA" too.
 
@@ -100,8 +142,9 @@ def load_csv(text: str, *, source: str) -> list[Row]:
     if _FLICKR.match(text):
         named = (line.split("\t", 1) for line in text.splitlines() if line)
         return [{"image": image.partition("#")[0], "caption": "".join(caption)} for image, *caption in named]
-    first = text.partition("\n")[0]
-    delimiter = max(_DELIMITERS, key=first.count)
+    table, delimiter = _without_preamble(text)
+    above, text = text.count("\n") - table.count("\n"), table
+    delimiter = delimiter or max(_DELIMITERS, key=text.partition("\n")[0].count)
     rows = text.count("\n")
     refuse_large((ROW + LIST) * rows + CELL * (rows + text.count(delimiter)) + TEXT * len(text), source)
     previous = csv.field_size_limit(memory_limit())  # Images in base64 are longer than the default limit.
@@ -110,15 +153,16 @@ def load_csv(text: str, *, source: str) -> list[Row]:
         lines = [line for line in reader if line]
     except csv.Error as error:
         mend = 'put captions in double quotes, with quotes in them doubled ("")'
-        where = f"{source}, line {reader.line_num}"
+        where = f"{source}, line {above + reader.line_num}"
         raise JudgeError(f"table cannot be read ({error})", where=where, mend=mend) from error
     finally:
         csv.field_size_limit(previous)
-    header = header_of(lines[0], source)
+    header = header_of(lines[0] if lines else [], source)
     for number, line in enumerate(lines[1:], start=1):
         if len(line) != len(header):
             what = f"row of {len(line)} under a header of {len(header)}"
-            mend = "put captions that hold the separator in quotes"
+            less = len(line) < len(header)
+            mend = "add the separator that it lacks" if less else "put captions that hold the separator in quotes"
             raise JudgeError(what, where=f"{source}, record {number}", mend=mend)
     return [dict(zip(header, line, strict=True)) for line in lines[1:]]
 

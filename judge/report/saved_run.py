@@ -1,4 +1,4 @@
-"""Read a run's folder: compute its numbers again from answers and counts, and compare them with what was written.
+"""Read a run's folder: compute its numbers again from answers and counts, and compare them with ``metrics.json``.
 
 Nothing in a folder is executed, and no file is read that would take more memory than the limit.
 """
@@ -33,9 +33,7 @@ MEND, AGAIN = "give a folder of a finished judge evaluate, made by this version 
 # More resamples would take a day; how a JPEG begins; bytes of an image of the examples, of which a small one has a
 # tenth.
 MOST_RESAMPLES, _JPEG, _LARGEST = 1_000_000, b"\xff\xd8\xff", 1 << 20
-# Sums in another order, on another machine, differ by less.
-_RELATIVE, _ABSOLUTE = 1e-6, 1e-9
-_ABSENT = "nothing"
+_LIBRARIES = {"numpy", "scipy", "pandas"}
 
 
 @dataclass(frozen=True)
@@ -79,12 +77,11 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         if varied and not (folder / METRICS).exists():
             mend = f"open its {varied}s.json, or report a judge evaluate with one of its {varied}s (--{varied})"
             raise JudgeError("is a folder of judge ablate, which has no page", where=str(folder), mend=mend)
-        document = json.loads(read_text(folder / METRICS))
+        document = json.loads(found := read_text(folder / METRICS))
         text = read_text(folder / SETTINGS)
         settings = parse_yaml(text, where=str(folder / SETTINGS), mend=AGAIN)
         result = _compute(folder, document, settings)
-        for file, computed, written in _files(folder, result, document):
-            _compare(folder / file, computed, written, document["run"].get("versions", {}))
+        _compare(metrics_json(result), found, str(folder / METRICS))
         pictures = _read_pictures(folder)
         # Values that cannot be shown are errors here, not on the page.
         for shown in tables_of(result):
@@ -122,21 +119,6 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
         _read_optional(folder, "examples"),
         families,
     )
-
-
-def _files(folder: Path, result: Result, document: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Files with numbers: name, what is computed again, what was written."""
-    # Notes are made of the numbers; every version words them in its own way.
-    yield METRICS, json.loads(metrics_json(result)) | {"notes": document.get("notes")}, document
-    yield "replicates.parquet", result.replicates, _read_optional(folder, "replicates", COLUMNS)
-    if result.quality:
-        tables = pd.concat([of.table() for of in result.quality.values()], ignore_index=True)
-        yield "quality.csv", tables, _read_csv(folder / "quality.csv")
-    if result.breakdown:
-        yield "breakdown/images.parquet", result.breakdown.images, _read_parquet(folder, "breakdown/images")
-        for name in ("tasks", "twins"):
-            if len(table := getattr(result.breakdown, name)):
-                yield f"breakdown/{name}.csv", table, _read_csv(folder / f"breakdown/{name}.csv")
 
 
 def _read_pictures(folder: Path) -> dict[str, bytes]:
@@ -240,42 +222,16 @@ def _unfinished(folder: Path) -> str:
     return ""
 
 
-def _compare(path: Path, computed: Any, written: Any, versions: Mapping[str, str]) -> None:
-    """Refuse a file that differs from what is computed again; the message names ``versions`` that differ too."""
-    for where, mine, other in _differences(computed, written):
-        what = f"the files of answers and counts give {_short(mine)}, {path.name} says {_short(other)}"
-        made = {name: versions.get(name, version(name)) for name in ("numpy", "scipy", "pandas")}
-        others = [f"{name} {number}" for name, number in made.items() if number != version(name)]
-        what += f" (the run was made with {', '.join(others)})" if others else ""
-        raise JudgeError(what, where=f"{path}: {', '.join(where)}", mend=AGAIN)
-
-
-def _differences(made: Any, written: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Each place where two documents differ, with both values."""
-    if isinstance(made, pd.DataFrame):
-        # The rows as JSON would hold them.
-        tables = (table.astype(object).where(table.notna() & (table != ""), None) for table in (made, written))
-        made, written = (table.to_dict("records") for table in tables)
-    if isinstance(made, list) and isinstance(written, list) and any(isinstance(of, dict) for of in (*made, *written)):
-        made, written = ({f"row {n}": row for n, row in enumerate(rows, 1)} for rows in (made, written))
-    if isinstance(made, dict) and isinstance(written, dict):
-        for name in {**made, **written}:
-            yield from _differences(made.get(name, _ABSENT), written.get(name, _ABSENT), (*where, str(name)))
-    elif not _alike(made, written):
-        yield where, made, written
-
-
-def _alike(one: Any, other: Any) -> bool:
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_alike, one, other))
-    if float in {type(one), type(other)} <= {int, float}:
-        return math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
-    return bool(one == other and isinstance(one, bool) == isinstance(other, bool))
-
-
-def _short(value: object) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_short, value))}]"[:80]
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "a row" if isinstance(value, dict) else _ABSENT if value is None else str(value)[:80]
+def _compare(made: str, written: str, where: str) -> None:
+    """Refuse a ``metrics.json`` with other numbers than are computed again, such as one of another version."""
+    # Sums in another order, on another machine, differ by less. Every version words notes in its own way.
+    documents = [json.loads(text, parse_float=lambda number: round(float(number), 6)) for text in (made, written)]
+    ours, theirs = ({**document, "notes": None} for document in documents)
+    if other := [name for name in ours if ours[name] != theirs.get(name)]:
+        versions = theirs["run"].get("versions", {})
+        known = [
+            f"{name} {number}" for name, number in versions.items() if name in _LIBRARIES and number != version(name)
+        ]
+        what = f"the files of answers and counts give other values of {', '.join(other)}"
+        made_with = f" (the run was made with {', '.join(known)})" if known else ""
+        raise JudgeError(what + made_with, where=where, mend=AGAIN)

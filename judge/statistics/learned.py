@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from judge.metrics import METRICS
-from judge.metrics.counted.contingency import hot, same_samples
+from judge.metrics.counted.contingency import hot, read_probabilities, same_samples
 from judge.metrics.scores import SCORES, Judged, frequency_loss
 from judge.statistics.judged import Statistic
 from judge.types import BoolArray, Direction, FloatArray, TargetKind
@@ -47,7 +47,7 @@ def lic(
         generated_probabilities: probabilities of the judge of generated captions, [N, K].
 
     Raises:
-        ValueError: arrays of other values or shapes.
+        ValueError: arrays of other values or shapes; probabilities of a sample that do not sum to one.
     """
     return _measure("lic", (y, human_probabilities), (y, generated_probabilities))
 
@@ -184,10 +184,8 @@ def _measure(name: str, *sides: tuple[npt.ArrayLike, ...], direction: Direction 
         raise ValueError(f'the direction is "A->T" or "T->A", not {direction!r}')
     truths = hot("y", *(side[0] for side in sides))
     said = hot("mentions", *(side[2] for side in sides)) if metric.prior else truths
-    tables = [
-        _captions(metric.target, metric.score, truth, np.asarray(side[1], dtype=np.float64), mentions)
-        for side, truth, mentions in zip(sides, truths, said, strict=True)
-    ]
+    answers = read_probabilities(truths, *(side[1] for side in sides), single=metric.target == "attribute")
+    tables = [_captions(metric.target, metric.score, *of) for of in zip(truths, answers, said, strict=True)]
     statistic = Statistic(metric, pd.concat(tables))
     sums = [np.asarray(statistic.rows(table).table.sum(axis=0)) for table in tables]
     found = statistic(*sums)
@@ -198,11 +196,7 @@ def _captions(
     target: TargetKind, score: str, truth: BoolArray, probabilities: FloatArray, mentions: BoolArray
 ) -> pd.DataFrame:
     """The captions of one side as :class:`Statistic` reads them."""
-    if probabilities.ndim != 2 or probabilities.shape[1] < truth.shape[1]:
-        raise ValueError(f"probabilities: [N, {truth.shape[1]}] are needed, got shape {probabilities.shape}")
-    same_samples(y=truth, probabilities=np.asarray(probabilities, dtype=np.bool_), mentions=mentions)
-    if not (np.isfinite(probabilities) & (probabilities >= 0) & (probabilities <= 1)).all():
-        raise ValueError("probabilities are not all in [0, 1]")
+    same_samples(y=truth, mentions=mentions)
     if target == "attribute" and (truth.sum(axis=1) != 1).any():
         raise ValueError("y: one class a sample is needed")
     wide = np.pad(truth, ((0, 0), (0, probabilities.shape[1] - truth.shape[1])))

@@ -171,64 +171,52 @@ def named_alike(path: Path) -> str:
 
 
 # libyaml's parser, if PyYAML was built with it, is ten times as fast.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
+_KINDS = [_TAG + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map")]
 
 
-class _Builder:
-    """Makes values of YAML nodes: mappings, lists, texts, numbers, true, false and null.
+class _Loader(_Base):  # type: ignore[misc]  # PyYAML has no types.
+    """PyYAML's loader. It counts values, refuses keys given twice, and takes dates and 1:30 for texts."""
 
-    Unlike PyYAML it counts values, refuses keys given twice and all other tags, and takes dates and 1:30 for texts.
-    """
+    yaml_constructors = {kind: _Base.yaml_constructors[kind] for kind in (*_KINDS, None)}  # noqa: RUF012
+    count = depth = 0
 
-    def __init__(self, mend: str) -> None:
-        self.scalars: Any = yaml.constructor.SafeConstructor()
-        self.mend, self.count = mend, 0
-
-    def build(self, node: Any, depth: int = 0) -> Any:
+    def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: ARG002
         """The value of a node. An alias is built anew each time, so that ``VALUES`` limits what aliases repeat."""
-        self.count += 1
-        for limit, reached in ((DEPTH, depth), (VALUES, self.count)):
-            limit.refuse(reached, "", instead=self.mend, at=f" (line {node.start_mark.line + 1})")
-        kind = node.tag.removeprefix(_TAG)
-        if isinstance(node, yaml.MappingNode) and kind == "map":
-            return self._mapping(node, depth + 1)
-        if isinstance(node, yaml.SequenceNode) and kind == "seq":
-            return [self.build(part, depth + 1) for part in node.value]
-        if not isinstance(node, yaml.ScalarNode) or kind not in _SCALARS:
-            _refuse(f"could not determine a constructor for the tag '{node.tag}'", node)
-        if any(one == "\0" or "\ud800" <= one <= "\udfff" for one in node.value):
-            _refuse("a text holds a character that no text may hold", node)
-        # YAML 1.1 reads 1:30 to the base of 60, in time that grows with the square.
-        if kind in {"str", "timestamp"} or (kind in {"int", "float"} and ":" in node.value):
-            return node.value
-        value = getattr(self.scalars, f"construct_yaml_{kind}")(node)
+        self.count, self.depth = self.count + 1, self.depth + 1
+        for limit, reached in ((DEPTH, self.depth - 1), (VALUES, self.count)):
+            limit.refuse(reached, "", instead="write values out", at=f" (line {node.start_mark.line + 1})")
+        if isinstance(node, yaml.ScalarNode):
+            if any(one == "\0" or "\ud800" <= one <= "\udfff" for one in node.value):
+                _refuse("a text holds a character that no text may hold", node)
+            # YAML 1.1 reads 1:30 to the base of 60, in time that grows with the square.
+            if node.tag == f"{_TAG}timestamp" or (":" in node.value and node.tag in _KINDS):
+                node.tag = f"{_TAG}str"
+        self.constructed_objects.pop(node, None)
+        self.recursive_objects.pop(node, None)
+        value = super().construct_object(node, deep=True)
         digits = sys.get_int_max_str_digits()
         if digits and isinstance(value, int) and value.bit_length() > digits * 3.3219:  # Bits of a digit.
             raise long_number("")
+        self.depth -= 1
         return value
 
-    def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[Any, Any]:
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: ARG002
+        """A mapping. What << merges may be given anew."""
         found, merged = dict[Any, Any](), dict[Any, Any]()
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 _refuse("a key is a list or a mapping", key_node)
-            value = self.build(value_node, depth)
+            value = self.construct_object(value_node)
             if key_node.tag == f"{_TAG}merge":
-                parts = value if isinstance(value, list) else [value]
-                if not all(isinstance(part, dict) for part in parts):
-                    _refuse("'<<' stands before something that is no mapping", value_node)
-                for part in parts:
-                    merged = part | merged
+                for part in value if isinstance(value, list) else [value]:
+                    merged = {**part, **merged}
                 continue
-            key = self.build(key_node, depth)
-            if key in found:  # yes and true are one.
+            if (key := self.construct_object(key_node)) in found:  # yes and true are one.
                 _refuse(f"key '{key_node.value}' is given twice", key_node)
             found[key] = value
         return merged | found
-
-
-_SCALARS = {"null", "bool", "int", "float", "str", "timestamp"}
 
 
 def _refuse(problem: str, node: Any) -> NoReturn:
@@ -289,8 +277,7 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
             count += isinstance(event, yaml.NodeEvent)
             for limit, reached in ((DEPTH, depth), (VALUES, count)):
                 limit.refuse(reached, where, instead=mend, at=f" (line {event.start_mark.line + 1})")
-        node = yaml.compose(text, Loader=_Loader)
-        return None if node is None else _Builder(mend).build(node)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506  # A safe loader.
     except JudgeError as error:
         raise JudgeError(error.what, where=error.where or where, mend=error.mend) from error
     except yaml.MarkedYAMLError as error:

@@ -26,7 +26,7 @@ from judge.utils.files import is_encodable
         ({"image_id": 1.5, "caption": "x"}, "image_id", "is 1.5"),
         ({"image_id": 2}, "caption", "is missing"),
         ({"image_id": 2, "caption": None}, "caption", "is null"),
-        ({"image_id": 2, "caption": ["x"]}, "caption", "is a list"),
+        ({"image_id": 2, "caption": ["x", "y"]}, "caption", "is a list"),
         ({"image_id": 2, "caption": "x" * 100_000}, "caption", "has over 50,000 characters"),
         ({"image_id": 2, "caption": "\ud83d"}, "caption", "is not valid Unicode (half of a surrogate pair)"),
     ],
@@ -57,13 +57,16 @@ def test_other_bad_records(write: Write) -> None:
     boxes = [{"id": 1, "image_id": 1, "bbox": [], "category_id": 1}]
     instances = "holds object instances, not captions. Give captions_*.json in place of instances_*.json."
     assert fault(write({"annotations": boxes}), "human") == instances
+    ends = [{"image_id": name, "caption": "x"} for name in ("1.JPG", "1.jpeg", "b/1.png", "1.png")]
+    two = "record 4, field 'image_id': image '1' is a file .png here and .jpg in another record. Rename one of the two "
+    assert fault(write(ends), "human") == two + "images, as ids have no endings."
     # The longest caption that is allowed.
     assert read_captions(write({"1": "x" * 50_000}), side="generated").total == 1
 
 
 def test_images_whose_names_differ_by_their_suffix(write: Write) -> None:
     """1.jpg and 1.png are two images with one id: they are never put together. In two files they are one image."""
-    told = "the id '1' is of a .png file here and of a .jpg file in another record. Rename one of the images, or"
+    told = "image '1' is a file .png here and .jpg in another record. Rename one of the two images, as ids have no endings"
     names = ["1.jpg", "2.png", "1.JPG", "1", 1, "1.png"]
     rows = [{"image_id": name, "caption": f"a dog {n}", "gender": "male"} for n, name in enumerate(names)]
     path = write(rows)

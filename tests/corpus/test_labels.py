@@ -128,6 +128,28 @@ def test_labels_in_memory(write: Write) -> None:
         assert (labels.by_image, labels.ignored) == ({"42": "female", "43": "male"}, {"": 1})
     votes = pd.Series(["f", "f", "m"], index=[1, 1, "0001"])
     assert read_labels(votes, lexicon=GENDER, options=LabelOptions("majority")).by_image == {"1": "female"}
+
+
+@pytest.mark.parametrize(
+    ("votes", "label", "counts"),
+    [
+        # Values that mean no class are candidates like any other: two of them are not one.
+        ("male,male,unsure,both", "male", {"decided": 1}),
+        ("M,man,Unsure,both", "male", {"decided": 1}),
+        ("male,unsure,Unsure,both", None, {}),
+        ("male,unsure,both", None, {"ties": 1}),
+        ("male,male,unsure,unsure", None, {"ties": 1}),
+        ("male,male,Male", "male", {"unanimous": 1}),
+    ],
+)
+def test_votes(votes: str, label: str | None, counts: dict[str, int]) -> None:
+    table = pd.DataFrame({"image_id": 1, "gender": votes.split(",")})
+    table = pd.concat([table, pd.DataFrame({"image_id": [2], "gender": ["female"]})])
+    found = read_labels(table, lexicon=GENDER, options=LabelOptions("majority"))
+    assert found.by_image.get("1") == label
+    counts = {"unanimous": 0, "decided": 0, "ties": 0} | counts
+    assert found.votes == counts | {"labels": len(table), "unanimous": counts["unanimous"] + 1}
+    assert found.ignored == ({"unsure": 1} if label is None and not counts["ties"] else {})
     assert "image id is null" in helpers.fault_of(read_labels, {None: "f"}, lexicon=GENDER)
     assert "is a number, not a table" in helpers.fault_of(read_labels, 5, lexicon=GENDER)
 

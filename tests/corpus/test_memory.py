@@ -12,10 +12,14 @@ import datasets
 import pandas as pd
 import pyarrow as pa
 import pytest
+from helpers import fault_of
 
 from judge import Corpus, JudgeError, Result, evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
+from judge.corpus.captions import ReadOptions
+from judge.corpus.labels import LabelOptions, read_labels
+from judge.text.lexicon import load_lexicon
 
 QUICK: dict[str, Any] = {"metrics": "lic", "folds": 2, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
 
@@ -105,6 +109,8 @@ def test_a_repr_is_a_line(inputs: dict[str, dict[str, Any]], from_files: Result)
 
 
 ONE = {"1": "a man", "2": "a woman"}
+FRAME = pd.DataFrame(records(ONE, "caption"))
+CLASSES = pd.DataFrame({"image_id": ["1", "2"], "gender": ["male", "female"]})
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"human": ONE, "captions": pd.DataFrame(records(ONE, "caption"))}, "captions in memory have no name"),
     ({"human": ONE, "captions": [ONE]}, "captions in memory have no name"),
@@ -117,6 +123,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"human": ONE, "captions": {"mine": {"1": 7}}}, "captions of mine in memory, record 1 ('1'), field 'value'"),
     ({"human": datasets.DatasetDict({"train": of_classes(records(ONE, "caption"))}), "captions": {"mine": ONE}},
      "is a DatasetDict. Give one of its splits"),
+    ({"human": ["a man here", "a dog"], "captions": {"mine": ONE}}, "lists have no ids of images, and mine has"),
+    ({"human": ["my data/x.json"], "captions": {"mine": ONE}}, "my data/x.json: no such file"),
+    ({"human": ONE, "captions": {"mine": FRAME.set_axis(pd.Index([3, 4], name="image_id"))}},
+     "column 'image_id' occurs twice. Rename one of the two"),
+    ({"human": ONE, "captions": {"mine": pd.concat([FRAME, FRAME.caption.str.upper()], axis=1)}},
+     "column 'caption' occurs twice. Rename one of the two"),
+    ({"human": ONE, "captions": {"mine": FRAME.groupby("image_id").agg({"caption": ["first", "last"]})}},
+     "has column names of several levels. Join them: table.columns = "),
     ({"human": ONE, "captions": {"mine": ONE}, "labels": {"1": "male"}, "attribute": ["gender", "skin"]},
      "tables in memory are read for one attribute"),
 ]  # fmt: skip
@@ -126,6 +140,116 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_read_is_said(given: dict[str, Any], said: str) -> None:
     with pytest.raises(JudgeError, match=re.escape(said)):
         evaluate(**given)
+
+
+def with_levels(frame: pd.DataFrame) -> Any:
+    """A series, or a frame, with two named levels."""
+    return frame.assign(split="val").set_index(["image_id", "split"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda frame: frame.set_index("image_id", drop=False),
+        lambda frame: pd.concat([frame, frame.iloc[:, 1]], axis=1),
+        with_levels,
+        lambda frame: with_levels(frame).iloc[:, 0],
+        lambda frame: frame.groupby("image_id")[[frame.columns[1]]].apply(lambda of: of),
+        lambda frame: frame.iloc[:, 1].to_numpy(),
+        lambda frame: list(frame.iloc[:, 1]),
+        lambda frame: pa.array(frame.iloc[:, 1]),
+        lambda frame: datasets.Dataset.from_pandas(frame)[frame.columns[1]],
+    ],
+    ids=[
+        "index is a column",
+        "column twice",
+        "levels",
+        "series of levels",
+        "groupby",
+        "array",
+        "list",
+        "arrow",
+        "datasets",
+    ],
+)
+def test_indexes_of_every_kind(make: Callable[[pd.DataFrame], Any]) -> None:
+    frames = FRAME.assign(caption=["a man on a horse", "a woman"]), FRAME, CLASSES
+    human, mine, classes = (make(frame) for frame in frames)
+    corpus = Corpus.read(human=human, captions={"mine": mine}, labels=classes, attribute=["gender"])
+    images = ["1", "2"] if isinstance(human, pd.DataFrame | pd.Series) else ["0", "1"]
+    assert corpus.labels is not None
+    assert corpus.labels.by_image == dict(zip(images, ["male", "female"], strict=True))
+    assert corpus.human.by_image == dict(zip(images, [("a man on a horse",), ("a woman",)], strict=True))
+    assert corpus.generated[0].by_image == dict(zip(images, [("a man",), ("a woman",)], strict=True))
+
+
+OF_LABELS = "Corpus.read(options=ReadOptions(labels=LabelOptions({})))"
+# (what is given beside human captions, the fault in words, the remedy, with which the same is read)
+REMEDIES: dict[str, tuple[dict[str, Any], str, str, ReadOptions]] = {
+    "numbers": (
+        {"labels": CLASSES.assign(gender=[1, 0])}, "label is the number 1",
+        OF_LABELS.format("spellings={'CLASS': ['1']}"),
+        ReadOptions(labels=LabelOptions(spellings={"male": ["1"], "female": ["0"]})),
+    ),
+    "unknown": (
+        {"labels": CLASSES.assign(gender=["male", "non binary"])}, "unknown label 'non binary'",
+        OF_LABELS.format("drop=['non binary']"), ReadOptions(labels=LabelOptions(drop=("non binary",))),
+    ),
+    "column": (
+        {"labels": CLASSES.rename(columns={"gender": "sex"})}, "no column of gender labels among 'image_id', 'sex'",
+        OF_LABELS.format("label_column=NAME"), ReadOptions(labels=LabelOptions(label_column="sex")),
+    ),
+    "ids": (
+        {"labels": CLASSES.rename(columns={"image_id": "who"})}, "no column of image ids among 'who', 'gender'",
+        OF_LABELS.format("id_column=NAME"), ReadOptions(labels=LabelOptions(id_column="who")),
+    ),
+    "two": (
+        {"labels": pd.concat([CLASSES, CLASSES.assign(gender="male"), CLASSES])}, "image '2' is 'male' here",
+        OF_LABELS.format("rule='majority'"), ReadOptions(labels=LabelOptions("majority")),
+    ),
+    "captions": (
+        {"captions": {"mine": FRAME.set_axis(["photo", "caption"], axis=1)}}, "no column of image ids among 'photo'",
+        "Corpus.read(options=ReadOptions(columns={'image_id': NAME}))", ReadOptions(columns={"image_id": "photo"}),
+    ),
+    "several": (
+        {"captions": {"mine": pd.concat([FRAME, FRAME])}}, "duplicate results for image '1'",
+        "Corpus.read(options=ReadOptions(several=True))", ReadOptions(several=True),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_remedies_are_of_python_and_serve(name: str) -> None:
+    """No message names an option of the command line, or another attribute, of which nothing would be hidden."""
+    given, what, remedy, options = REMEDIES[name]
+    given = dict[str, Any](human=ONE, captions={"mine": ONE}) | given
+    line = fault_of(Corpus.read, **given)
+    assert what in line
+    assert remedy in line
+    assert "--" not in line
+    assert "attribute" not in line
+    corpus = Corpus.read(**given, options=options)
+    assert "1" in corpus.generated[0].by_image
+    if labels := corpus.labels:
+        assert (labels.attribute, labels.by_image["1"], labels.classes) == ("gender", "male", ("female", "male"))
+        assert remedy in fault_of(read_labels, given["labels"], lexicon=load_lexicon("gender"))
+
+
+def test_a_true_label_is_no_class() -> None:
+    line = fault_of(Corpus.read, human=ONE, captions={"mine": ONE}, labels=CLASSES.assign(gender=[True, False]))
+    assert line == "labels in memory, record 1, field 'gender': label is true. Write the name of the class."
+
+
+def test_notes_are_of_python() -> None:
+    several = {"1": ["a dog", "a cow"], "2": "a man"}
+    notes = Corpus.read(human={"1": ["a man", "a boy"], "2": ["a dog"]}, captions={"mine": several}).notes
+    assert [note for note in notes if "ReadOptions(several=True)" in note]
+
+
+def test_labels_are_derived_beside_tables(inputs: dict[str, dict[str, Any]]) -> None:
+    """The attribute may be named where no labels are given."""
+    found = evaluate(human=inputs["human"], captions={"mine": inputs["mine"]}, attribute=["gender"], **QUICK)
+    assert "mine" in {*found.table()["captioner"]}
 
 
 def test_a_result_is_saved_and_read_again(inputs: dict[str, dict[str, Any]], tmp_path: Path) -> None:

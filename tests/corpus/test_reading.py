@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from judge.corpus.captions import ReadOptions, read_captions, refuses
+from judge.corpus.labels import read_labels
 from judge.text.cleaning import clean
 
 Form = Callable[[dict[str, str]], bytes]
@@ -102,8 +104,8 @@ def test_duplicates(write: Write) -> None:
         several = read_captions(path, ReadOptions(several=True), side="generated")
         assert several.by_image == {"1": ("a man", "a dog")}
         assert read_captions(path, side="human").by_image == {"1": ("a man", "a dog")}
-    message = fault(write({"1.jpg": "a man", "1.png": "a dog"}))
-    assert message.startswith("record 2 ('1.png'), field 'key': duplicate results for image '1'")
+    message = fault(write({"1.jpg": "a man", "01.jpeg": "a dog"}))
+    assert message.startswith("record 2 ('01.jpeg'), field 'key': duplicate results for image '1'")
 
 
 def test_bombs(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,9 +166,90 @@ def test_flickr(write: Write) -> None:
     found = read_captions(write(tokens), side="human").by_image
     assert found == {"10_a": ('A man, "Bob" .', "Two\tdogs ."), "11_b": ("A cow .",)}
     bars = write("image_name| comment_number| comment\n10.jpg| 0| A man, here .\n10.jpg| 1| Two dogs .\n")
-    assert "--column caption=NAME" in fault(bars, "human")
-    options = ReadOptions(columns={"caption": "comment"})
-    assert read_captions(bars, options, side="human").by_image == {"10": (" A man, here .", " Two dogs .")}
+    assert read_captions(bars, side="human").by_image == {"10": (" A man, here .", " Two dogs .")}
+    # A line of Kaggle's file lacks a separator. Beside captions a comment is an annotator's.
+    lacking = write("image_name| comment_number| comment\n10.jpg| 0| A man .\n10.jpg| 4   A dog .\n")
+    assert fault(lacking, "human") == "record 2: row of 2 under a header of 3. Add the separator that it lacks."
+    both = write("image,comment,caption\n1,blurred,a man\n")
+    both_sides(both, "1", ("a man",), ("a man",))
+
+
+FRAME = pd.DataFrame({"image_id": [42, 7], "caption": ["a man", "a dog"]}, index=[7, 3])
+
+
+@pytest.mark.parametrize("orient", ["columns", "records", "split", "index", "table"])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_json_of_pandas(write: Write, orient: Any, indexed: bool) -> None:
+    """Every form that names columns; the index of a frame names images if no column does."""
+    found = {"42": ("a man",), "7": ("a dog",)}
+    if not indexed:
+        for frame in (FRAME, FRAME.reset_index(drop=True)):
+            assert read_captions(write(frame.to_json(orient=orient)), side="generated").by_image == found
+        labels = FRAME.rename(columns={"caption": "gender"}).assign(gender=["male", "female"])
+        assert read_labels(write(labels.to_json(orient=orient))).by_image == {"42": "male", "7": "female"}
+    elif orient != "records":  # Which leaves the index out.
+        frame = FRAME.set_index("image_id")
+        assert read_captions(write(frame.to_json(orient=orient)), side="generated").by_image == found
+
+
+def test_numbers_of_rows_name_no_image(write: Write) -> None:
+    no_ids = FRAME.reset_index(drop=True)[["caption"]]
+    assert fault(write(no_ids.to_json())).startswith("no column of image ids among 'caption'")
+    assert fault(write({"columns": ["image_id", "image_id"], "data": [[1, 2]]})).startswith("column 'image_id' occurs")
+    for odd in ({"index": 5}, {"index": [1]}, {"data": [3]}, {"data": [[1, 2, 3]]}):
+        assert fault(write({"columns": ["image_id", "caption"], "index": [1, 2], "data": [[1], [2]]} | odd))
+    # An object of an image each, of which "id" is the caption's, is no table.
+    described = {"42": {"id": 7, "caption": "a man"}}
+    assert read_captions(write(described), side="generated").by_image == {"42": ("a man",)}
+
+
+def test_a_list_of_one_text_is_a_text(write: Write) -> None:
+    records = [{"image_id": 42, "caption": ["a man"]}, {"image_id": 43, "caption": "a dog"}]
+    assert read_captions(write(records), side="generated").by_image == {"42": ("a man",), "43": ("a dog",)}
+    for listed in (["a man", "a dog"], [], [["a man"]]):
+        assert "caption is a list" in fault(write([{"image_id": 42, "caption": listed}]))
+
+
+@pytest.mark.parametrize(
+    "above", ["sep=;\n", "sep=;\r\n", "# by a tool\n", "# by a tool\n#\n\n", "sep=;\n# a, b\n", "#", "# "]
+)
+def test_lines_above_the_header(write: Write, above: str) -> None:
+    path = write(f"{above}image_id;caption\n42;a man, here, there\n")
+    assert read_captions(path, side="generated").by_image == {"42": ("a man, here, there",)}
+    quote = write(f'{above}image_id;caption\n42;"a man\n')
+    assert f"line {above.count(chr(10)) + 2}: table cannot be read" in fault_of(read_captions, quote, side="generated")
+
+
+def test_lines_above_the_header_take_no_time(write: Write) -> None:
+    begun = time.process_time()
+    for text in ("#" + " " * 200_000 + "x", "# \n" * 200_000, "#" * 200_000):
+        assert fault(write(text))
+    assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize("first", ["1180.jpg,a man", "a man,b/1180.png", "1180,a man", "7,a man on a horse"])
+def test_a_table_without_header(write: Write, first: str) -> None:
+    shown = ", ".join(f"'{name}'" for name in first.split(","))
+    assert fault(write(f"{first}\n1181.jpg,a dog\n")) == (
+        f"has no header: its first line is a record ({shown}). "
+        "Write a first line that names the columns, such as image_id,caption."
+    )
+
+
+def test_a_table_with_other_names_has_a_header(write: Write) -> None:
+    for header in ("0,1", "photo,Please describe the image in a sentence"):
+        assert "no column of" in fault(write(f"{header}\n1181,a dog\n"))
+
+
+def test_the_files_of_the_reports(shared: Path) -> None:
+    """One hundred and fifty images with a file .jpg and one .png each; frames that pandas wrote; lists of one text."""
+    folder = shared.parent / "cases3" / "files"
+    if not folder.is_dir():
+        pytest.skip("needs the shared cases")
+    two = fault_of(read_captions, folder / "human_two_suffixes.json", side="human")
+    assert "is a file .jpg here and .png in another record" in two
+    for name in ("pandas_columns", "list_of_one"):
+        assert len(read_captions(folder / f"{name}.json", side="generated").by_image) == 300
 
 
 def test_lmms_eval(write: Write) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ _SETS = 250_000
 _WIDEST = 1 << 16
 # Sets whose members are multiplied at once, so that memory stays small.
 _CHUNK = 4096
+# How far the probabilities of a softmax in bfloat16, or written with three digits, may be from a sum of one.
+_ROUNDED = 5e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +79,9 @@ def hot(name: str, *sources: npt.ArrayLike | None) -> list[BoolArray]:
     Raises:
         ValueError: anything else than that, no samples, or widths that differ.
     """
-    arrays = [_checked(name, np.asarray(source)) for source in sources if source is not None]
+    if sources[0] is None:
+        raise ValueError(f"{name}: an array is needed, got None")
+    arrays = [_checked(name, _array(name, source)) for source in sources if source is not None]
     widths = {array.shape[1] for array in arrays if array.ndim == 2}
     if len(widths) > 1:
         raise ValueError(f"{name}: arrays of {' and '.join(map(str, sorted(widths)))} columns; give all the same")
@@ -93,13 +97,44 @@ def hot(name: str, *sources: npt.ArrayLike | None) -> list[BoolArray]:
     return [multi_hot[0] if source is None else next(given) for source in sources]
 
 
+def read_probabilities(truths: Sequence[BoolArray], *given: npt.ArrayLike, single: bool) -> list[FloatArray]:
+    """The probabilities of both sides: of classes, [N, K], or of each task; ``truths`` are multi-hot.
+
+    Those of ``single`` classes sum to one in each row, as far as a softmax in half precision does; they may be of
+    further classes, which no sample has.
+
+    Raises:
+        ValueError: anything else than that, or widths that differ.
+    """
+    found = [_read_probabilities(truth, table, single=single) for truth, table in zip(truths, given, strict=True)]
+    if len(widths := {table.shape[1] for table in found}) > 1:
+        raise ValueError(
+            f"probabilities: arrays of {' and '.join(map(str, sorted(widths)))} columns; give all the same"
+        )
+    return found
+
+
+def _read_probabilities(truth: BoolArray, given: npt.ArrayLike, *, single: bool) -> FloatArray:
+    found = np.asarray(_array("probabilities", given, np.float64), dtype=np.float64)
+    width = truth.shape[1]
+    if found.ndim != 2 or found.shape[1] < width or (found.shape[1] > width and not single):
+        raise ValueError(f"probabilities: [N, {width}] are needed, got shape {found.shape}")
+    same_samples(y=truth, probabilities=found)
+    if not ((found >= 0) & (found <= 1)).all():
+        raise ValueError("probabilities are not all in [0, 1]")
+    if single and (wrong := np.flatnonzero(np.abs(found.sum(axis=1) - 1) > _ROUNDED)).size:
+        total = found[wrong[0]].sum()
+        raise ValueError(f"probabilities: those of sample {wrong[0]} sum to {total:.4g}, not to 1; give a softmax")
+    return found
+
+
 def divide(upper: npt.ArrayLike, lower: npt.ArrayLike) -> FloatArray:
     """Quotients, broadcast; NaN where the lower is 0."""
     above, below = np.broadcast_arrays(np.asarray(upper, dtype=np.float64), np.asarray(lower, dtype=np.float64))
     return np.asarray(np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0))
 
 
-def same_samples(**arrays: BoolArray) -> None:
+def same_samples(**arrays: BoolArray | FloatArray) -> None:
     """Raise ValueError unless all arrays have the same number of rows."""
     if len({len(array) for array in arrays.values()}) > 1:
         numbers = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
@@ -168,9 +203,11 @@ def label_sets(tasks: npt.ArrayLike, *, largest: int | None = None) -> Sets:
     """
     (labels,) = hot("tasks", tasks)
     most = labels.shape[1] if largest is None else largest
+    if most < 1:
+        raise ValueError(f"largest: sets have one label or more, got {most}")
     found: list[tuple[int, ...]] = []
     # Each set is extended from a smaller one.
-    grown: list[tuple[tuple[int, ...], IntArray]] = [((), np.arange(len(labels)))] if most else []
+    grown: list[tuple[tuple[int, ...], IntArray]] = [((), np.arange(len(labels)))]
     while grown:
         members, holders = grown.pop()
         after = members[-1] + 1 if members else 0
@@ -198,6 +235,14 @@ def holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
             held = held.multiply(columns[:, members[:, place]])
         parts.append(csc_array(held))
     return csr_array(hstack(parts)) if parts else csr_array((len(labels), 0))
+
+
+def _array(name: str, given: npt.ArrayLike, dtype: Any = None) -> npt.NDArray[Any]:
+    """An array of any values; a ValueError for rows of different lengths, and for what is not of ``dtype``."""
+    try:
+        return np.asarray(given, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: no array of numbers with rows of one length ({error})") from error
 
 
 def _checked(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -133,8 +133,8 @@ def ratio(mention: npt.ArrayLike, *, first: int = 0, second: int = 1) -> NamingS
     (named,) = hot("mention", mention)
     if np.ndim(mention) == 1:  # Classes that no caption names.
         named = np.pad(named, ((0, 0), (0, max(0, max(first, second) + 1 - named.shape[1]))))
-    if not (min(first, second) >= 0 and max(first, second) < named.shape[1]):
-        raise ValueError(f"mention: classes {first} and {second} of {named.shape[1]}")
+    if first == second or not {first, second} <= {*range(named.shape[1])}:
+        raise ValueError(f"mention: classes {first} and {second} of {named.shape[1]}; give the indices of two")
     naming = single_names(named).sum(axis=0)
     pairs = divide(naming[:, None], naming[None, :])
     return NamingShare(float(pairs[first, second]), pairs, int(naming[second]))
@@ -162,6 +162,8 @@ def error(attribute: npt.ArrayLike, mention: npt.ArrayLike, *, among: Among = "a
     Raises:
         ValueError: arrays of other values or shapes.
     """
+    if among not in get_args(Among):
+        raise ValueError(f'among is "annotated" or "naming", not {among!r}')
     annotated, named = hot("attribute and mention", attribute, mention)
     same_samples(attribute=annotated, mention=named)
     wrong, counted = Error(among=among).count(annotated, named).sum(axis=0)
