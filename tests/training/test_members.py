@@ -21,7 +21,8 @@ from judge.corpus.splits import Split, stratified_folds
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
 from judge.judges import Assignment, Keep, find_judge
 from judge.text.alignment import AlignmentName
-from judge.training.member import Member, Precomputed, TrainingSetup, name_members
+from judge.training.identity import explain_again, identify, name_members
+from judge.training.member import Member, Precomputed, TrainingSetup
 from judge.training.run_members import prepare_members, train_members
 from judge.types import Predictions, Side, Target
 from judge.utils.files import LOG, append, read_json_lines
