@@ -62,7 +62,7 @@ def _rows_in(path: Path, written: int, network: str) -> list[tuple[str, str]]:
 @cache
 def _are_sound(path: Path, written: int, rows: tuple[tuple[int, str], ...]) -> bool:
     """Whether rows have the hashes that they were written with."""
-    held = open_rows(path) if rows else None
+    held = open_rows(path) if rows else ()
     sound = all(digest_of(np.ascontiguousarray(held[row : row + 1]).tobytes()) == digest for row, digest in rows)
     if not sound:
         warn_damaged(path)
@@ -72,7 +72,8 @@ def _are_sound(path: Path, written: int, rows: tuple[tuple[int, str], ...]) -> b
 def open_rows(path: Path) -> Any:
     """The rows of a file, mapped: slices of them are arrays of numpy."""
     try:
-        return safe_open(path, framework="np").get_slice(_NAME)
+        file: Any = safe_open(path, framework="np")
+        return file.get_slice(_NAME)
     except (OSError, SafetensorError) as error:
         mend = "give the same command again: what is missing is computed again"
         raise JudgeError("features are gone, or damaged", where=str(path), mend=mend) from error

@@ -130,7 +130,7 @@ def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object
 
 def describe(member: Member) -> dict[str, Any]:
     """For the file of a member's answers: whose they are, and what they depend on."""
-    return {"of": _owner(member), "depends on": dict(member.ingredients)}
+    return {"of": _owner(member), "depends_on": dict(member.ingredients)}
 
 
 def _owner(member: Member) -> list[Any]:
@@ -147,10 +147,10 @@ def explain_again(members: Sequence[Member], store: Path) -> list[str]:
     for path in store.glob(f"{'?' * 32}.safetensors") if new else ():
         about = None if path.name in wanted else (read_sound(path, peek_notes) or {}).get("identity")
         if about:
-            stored.setdefault(repr(about["of"]), []).append(about["depends on"])
+            stored.setdefault(repr(about["of"]), []).append(about["depends_on"])
     reasons: dict[str, set[str]] = {}
     for member in new:
         own = {*member.ingredients.items()}
         others = [{name for name, _ in own ^ {*old.items()}} for old in stored.get(repr(_owner(member)), ())]
-        reasons.setdefault(member.judge.name, set()).update(min(others, key=len, default=set()))
+        reasons.setdefault(member.judge.name, set()).update(*sorted(others, key=len)[:1])
     return [f"judge '{name}' is trained again: {some(sorted(of))} changed" for name, of in reasons.items() if of]
