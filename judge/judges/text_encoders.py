@@ -81,7 +81,7 @@ def load_encoder(reference: str | None, *, where: str = "", mend: str = _INSTEAD
     where = where or _named(reference)
     name = locate(reference or READER, where, mend=mend)
     with quiet():
-        config = read_config(name, where)
+        config = read_config(name, where, mend=mend)
         if config["model_type"] not in MODEL_FOR_MASKED_LM_MAPPING_NAMES or config.get("is_encoder_decoder"):
             what = f"'{config['model_type']}' is not a text encoder"  # Masked language models are.
             raise JudgeError(what, where=where, mend="choose BERT, RoBERTa, DistilBERT or their like")

@@ -81,20 +81,17 @@ def _identify_judge(judge: Blueprint, setup: TrainingSetup) -> dict[str, str]:
     recipe, features = setup.recipe_of(judge), setup.precomputed and setup.precomputed.features.get(judge.name)
     content = judge.fingerprint(setup.materials) if judge.fingerprint else {}
     settings = settings_of(judge, setup) | dict(content)
-    found = {
-        _spell(name, judge): json.dumps(value, sort_keys=True)
-        for name, value in settings.items()
-        if name not in _OF_BACKBONES
-    }
+    own = settings.keys() - _OF_BACKBONES
+    found = {_spell(name, judge): json.dumps(settings[name], sort_keys=True, default=str) for name in own}
     # A checkpoint may be moved: its content counts.
     found["its name"] = f"{kind}{suffix}" if reference and (content or features) else judge.name
     for package in ("caption-judge", "scikit-learn" if recipe is None else "torch"):
         found[f"the version of {package}"] = _version(package)
     if features:
         found[_IMAGES if judge.backbone else _CAPTIONS] = features.key
-    if recipe and not setup.keeps_weights:
+    if recipe and setup.is_trained(judge) and not setup.keeps_weights:
         # Kept judges are found wherever they were trained. Others draw random numbers by device and process.
-        found |= {"the device": computes_on(), "--stack": str(setup.stacks(judge))}
+        found |= {"the device": computes_on()} | ({"--stack": str(setup.stacks(judge))} if judge.stacked else {})
         found["the number of processes"] = str(promised() if setup.sharing_of(judge) == "data" else 1)
     return found
 
