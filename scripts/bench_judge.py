@@ -3,14 +3,12 @@
     python scripts/bench_judge.py
     python scripts/bench_judge.py cost --judge grit --judge "hf, BLIP-base"
     python scripts/bench_judge.py cache --backbone resnet101
-    python scripts/bench_judge.py pixels
     python scripts/bench_judge.py gpu --batch 128
 
 Scenes are drawn and weights random: speed does not depend on them. ``cost``: a few steps of every network in its own
 size, on captions of COCO's lengths, by processor time of one thread, extrapolated to a whole training. ``cache``: SAT
 trained on features that are computed once, compared with the same judge whose images are read, masked and passed
-through the backbone in each batch; both on one thread, as members are trained. ``pixels``: an epoch's batches of
-Hugging Face judges from cached pixels, compared with images that are read, masked and resized, on one thread.
+through the backbone in each batch; both on one thread, as members are trained.
 ``decoder``: the trainer's loop on cached features, on CPUs, compared with the rate of large matrix products in
 float32. ``gpu``: a captioner of BLIP-base's size fine-tuned in bf16, by the trainer and on one batch that lies on the
 device, compared with the trainer on the CPU in float32. Work is that of matrix products. Figures: BENCHMARKS.md.
@@ -19,11 +17,9 @@ device, compared with the trainer on the CPU in float32. Work is that of matrix 
 from __future__ import annotations
 
 import statistics
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from itertools import cycle, islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,7 +31,6 @@ import torch
 import typer
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from PIL import Image
 from timing import machine, seconds, threads, wall_clock
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -52,9 +47,7 @@ from judge.evidence import EvidenceBuilder
 from judge.judges import Backbone, Blueprint, Features, Materials, find_judge
 from judge.judges.hf_prompts import plain
 from judge.judges.prompts import make_prompt
-from judge.masking.instances import from_mask
 from judge.masking.masked_images import MaskedImages
-from judge.masking.people import Hiding
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.batches import MicroBatch, Truth, load_batches, make_optimiser, weighted_loss
@@ -260,59 +253,6 @@ def time_cache(drawn: Drawn, given: Settings) -> None:
     print(f"largest difference of probabilities after {measured} epochs: {np.abs(ours - theirs).max():.1e}", flush=True)
 
 
-def photographs(drawn: Drawn, folder: Path) -> Drawn:
-    """Scenes of 640 x 640 pixels as JPEGs of COCO's size, 640 x 480, with a sixth of each hidden."""
-    names = {image: f"{image}.jpg" for image in drawn.images.names}
-    folder.mkdir()
-    for image, name in names.items():
-        Image.fromarray(drawn.images.read(image)[80:560]).save(folder / name, quality=90)
-    mask = np.zeros((480, 640), dtype=bool)
-    mask[100:340, 200:413] = True
-    images = MaskedImages(folder, names, Hiding(), dict.fromkeys(names.values(), (from_mask(mask, "person"),)))
-    return replace(drawn, images=images)
-
-
-def time_pixels(given: Settings) -> None:
-    """The time in which an epoch's batches are made, with cached pixels and without."""
-    drawn = draw(given.scenes, 640, given.folder / "coco_size")
-    drawn = photographs(drawn, given.folder / "photographs")
-    tiny = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    seeing = {"hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "depth": 2}
-    ways = {"llava": {**tiny, "image_size": 336, "patch_size": 14}, "qwen2_5_vl": seeing}
-    cut = [MicroBatch(range(start, start + COUNTED)) for start in range(0, len(drawn.samples) - COUNTED + 1, COUNTED)]
-    print(f"\npixels: {len(cut) * COUNTED} images of 640 x 480, batches of {COUNTED}; ms an image; median of 5 epochs")
-    print("| processor | without | with the cache | without / with | filling it | MB an image | equal |")
-    print("| --- | --: | --: | --: | --: | --: | --: |")
-    for kind, eyes in ways.items():
-        text = {**tiny, "num_key_value_heads": 1, "vocab_size": 1000}
-        judge = find_judge(f"hf:{save_vlm(given.folder, kind, text, eyes)}")
-        materials, stores = Materials(drawn.images), given.folder / f"{kind}_pixels"
-        split = Split(tuple(drawn.images.names), (), {})
-        member = Member(judge, drawn.target, drawn.samples, split, seed=0)
-        assert judge.network
-        assert judge.processor
-        judge.processor(materials)  # Loading is nobody's time.
-        filling = seconds(lambda of=(member, materials, stores): precompute([of[0]], *of[1:]))  # type: ignore[misc]
-        pixels = precompute([member], materials, stores).pixels[judge.name]
-        times: dict[bool, list[float]] = {False: [], True: []}
-        batches: dict[bool, list[Any]] = {}
-        for cached_now in [False, True] * 5:
-            given_to = replace(materials, pixels=pixels if cached_now else None)
-            network = judge.network(drawn.target, drawn.samples, given_to)
-            load = partial(load_batches, network, drawn.samples, drawn.target, cut, device=torch.device("cpu"))
-            times[cached_now].append(seconds(lambda load=load: deque(load(), maxlen=0)))  # type: ignore[misc]
-            batches[cached_now] = [batch["shared"] for batch, _ in islice(load(), 2)]
-        slow, quick = (statistics.median(times[way]) / len(cut) / COUNTED * 1e3 for way in (False, True))
-        size = sum(path.stat().st_size for path in stores.rglob("*.safetensors")) / len(drawn.samples) / 1e6
-        equal = all(
-            torch.equal(one[name], other[name])
-            for one, other in zip(batches[True], batches[False], strict=True)
-            for name in one
-        )
-        cells = f"{slow:.2f} | {quick:.2f} | {slow / quick:.1f} | {filling / len(drawn.samples) * 1e3:.2f}"
-        print(f"| {kind} | {cells} | {size:.2f} | {equal} |", flush=True)
-
-
 def count_flops(network: Any, batch: Mapping[str, Any], samples: Sequence[Sample], target: Target) -> int:
     """Work of the matrix products of a training step, forward and backward, FLOP."""
     # Attention as plain products: the fused kinds compute some of them twice, which is no work of the model's.
@@ -487,7 +427,6 @@ class Part(StrEnum):
 
     COST = "cost"
     CACHE = "cache"
-    PIXELS = "pixels"
     DECODER = "decoder"
     GPU = "gpu"
 
@@ -507,10 +446,7 @@ def main(
         given = Settings(Path(place), scenes, backbone, size, measured, batch, judges or ())
         drawn = draw(scenes, size, given.folder / "world")
         for part in parts or [*Part]:
-            if part is Part.PIXELS:
-                with threads(1):
-                    time_pixels(given)
-            elif part in {Part.COST, Part.CACHE}:
+            if part in {Part.COST, Part.CACHE}:
                 with threads(1):
                     (time_costs if part is Part.COST else time_cache)(drawn, given)
             else:

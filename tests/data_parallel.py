@@ -22,19 +22,15 @@ import torch
 from accelerate import Accelerator
 from captioners import FAMILIES, PROMPT, SAMPLES, Pictures
 from helpers import GENDER, save_captioner
-from PIL import Image
 from torch import nn
 from training.test_loop import Forgetful, KilledError, Normed, Plain, Words
 
-from judge.corpus.splits import Split
 from judge.errors import JudgeError
 from judge.judges import Blueprint, Materials, Network, Recipe, Sharing, find_judge
 from judge.judges.hf_models import load_captioner
-from judge.training.features import precompute
 from judge.training.judge_file import save_network
 from judge.training.launch import end_launch, gather, in_main_process, is_sharded, make_accelerator, share_out
 from judge.training.loop import NetworkJudge, Trainer
-from judge.training.member import Member
 from judge.types import Sample
 
 TRAINED = [replace(SAMPLES[i % 5], image=str(i), answers=(i % 2,)) for i in range(7)]
@@ -161,21 +157,6 @@ def _check_precision(folder: Path) -> None:
     assert np.abs(sharded - exact).max() < 2 * np.abs(whole - exact).max()
 
 
-def check_pixels(root: Path) -> None:
-    """Each process prepares a part of the images, and finds all of them; the tensors are the processor's own."""
-    name = f"hf:{in_main_process(partial(save_captioner, root / 'pixels', 'qwen2_vl'))}"
-    samples = [replace(SAMPLES[0], image=str(number)) for number in (*range(40), *range(40))]
-    member = Member(find_judge(name), GENDER, samples, Split((), (), {}), 0)
-    pixels = precompute([member], ASKED, root / "prepared").pixels[name]
-    assert len(list((root / "prepared").rglob("*.safetensors"))) == 2
-    own = load_captioner(name.removeprefix("hf:"), empty=True).images
-    for image in map(str, range(40)):
-        expected = dict(own(Image.fromarray(Pictures().read(image)), return_tensors="pt"))
-        found = pixels.find(image)
-        assert found.keys() == expected.keys()
-        assert all(torch.equal(found[part], tensor) for part, tensor in expected.items())
-
-
 def kill(done: int, history: object) -> None:
     if done == 3:
         raise KilledError
@@ -227,7 +208,6 @@ def main() -> None:
         )
     check_replicated(Path(sys.argv[1]))
     check_halving(samples)
-    check_pixels(Path(sys.argv[1]))
     # As scripts/configs/fsdp.yaml asks for it.
     os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
     shards = True

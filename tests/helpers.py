@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -252,6 +253,16 @@ def publish(weights: Path, hub: Path, patch: pytest.MonkeyPatch, *options: str) 
     done_well("export", "--judge-weights", weights, "--out", repository / "snapshots" / commit, *options)
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(commit)
+
+
+def fill_hub(cache: Path, name: str, folder: Path) -> str:
+    """Put a checkpoint's folder into the hub's cache as the newest commit of ``name``; returns the commit."""
+    repository = cache / f"models--{name.replace('/', '--')}"
+    (repository / "refs").mkdir(parents=True, exist_ok=True)
+    commit = f"{len([*repository.glob('snapshots/*')]):040x}"
+    shutil.copytree(folder, repository / "snapshots" / commit)
+    (repository / "refs" / "main").write_text(commit)
+    return commit
 
 
 def instead(words: Sequence[object], *other: object) -> list[str]:

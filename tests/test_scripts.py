@@ -136,17 +136,6 @@ def test_both_ways_train_one_judge(bench: Any, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.slow
-def test_cached_pixels_are_timed(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    bench.main([bench.Part.PIXELS], **SMALL)
-    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if line.endswith("True |")]
-    assert [row[0] for row in rows] == ["llava", "qwen2_5_vl"]
-    # Of three colours in float32: 336 x 336 pixels; patches of 14 in pairs, of at most 640 x 480, twice (two frames).
-    assert [float(row[5]) for row in rows] == pytest.approx(
-        [336 * 336 * 12 / 1e6, 34 * 46 * 14 * 14 * 24 / 1e6], rel=0.01
-    )
-
-
-@pytest.mark.slow
 def test_the_gpus_benchmark_runs_in_small_and_resumes(bench: Any, tmp_path: Path) -> None:
     """On a CPU: every part has figures, and what is there is not measured again. One judge is trained twice alike."""
     gpu = import_module("bench_gpu")

@@ -97,10 +97,8 @@ class CheckpointViews:
 
     def _grid(self, score: Callable[[], Tensor], size: tuple[int, int]) -> tuple[Tensor, Tensor]:
         """The one output of the vision tower that the score depends on, and the score's gradient, both [D, g, k]."""
-        try:
-            tower = self.captioner.vision
-        except JudgeError as error:
-            raise self._refusal(error.what, mend=_INSTEAD) from error
+        if (tower := self.captioner.vision) is None:
+            raise self._refusal("its vision part is unknown", mend=_INSTEAD)
         leaves: list[Tensor] = []
 
         def make_leaf(tensor: Tensor) -> Tensor:

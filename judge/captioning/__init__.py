@@ -33,10 +33,10 @@ from judge.training.launch import (
     raise_together,
     share_out,
 )
-from judge.training.member import digest_of
 from judge.types import Progress
-from judge.utils.files import fingerprint_of, read_json_lines, writing
+from judge.utils.files import read_json_lines, writing
 from judge.utils.hub import quiet
+from judge.utils.identity import content_of, digest_of
 from judge.utils.launch import launched
 from judge.utils.parallel import choose_device, in_order
 
@@ -190,7 +190,7 @@ def _make_writer(model: str, how: Writing, device: str | None, endpoint: str | N
             own = accelerator.device if accelerator and device is None else choose_device(device)
             writer = load_writer(model, how, own)
     loaded = writer.captioner.model
-    return writer, (fingerprint_of(model), writer.at_a_time, str(loaded.dtype), loaded.device.type)
+    return writer, (content_of(model), writer.at_a_time, str(loaded.dtype), loaded.device.type)
 
 
 def _captioned(captions: Mapping[str, Caption], failures: Sequence[tuple[str, JudgeError]] = ()) -> Captioned:

@@ -38,7 +38,7 @@ from judge.statistics.intervals import bootstrap_pooled
 from judge.statistics.summary import Summary
 from judge.training.launch import in_main_process
 from judge.types import Progress
-from judge.utils.files import fingerprint_of
+from judge.utils.identity import content_of
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
@@ -287,7 +287,7 @@ def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
     below = [path for place in given if place for path in (place, *Path(place).rglob("*")) if Path(path).is_file()]
     stamps = sorted((str(path), Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in below)
     versions = [version(name) for name in ("caption-judge", "torch", "transformers")]
-    content = sorted(settings.items(), key=str), fingerprint_of(str(settings["model"])), stamps, versions
+    content = sorted(settings.items(), key=str), content_of(str(settings["model"])), stamps, versions
     return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
 
 

@@ -48,7 +48,7 @@ from judge.text.lexicon import Lexicons
 from judge.text.tokens import SEGMENTED
 from judge.training.launch import in_main_process
 from judge.types import Progress
-from judge.utils.files import fingerprint_of
+from judge.utils.identity import content_of
 from judge.utils.launch import is_main_process, launched
 from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
@@ -253,10 +253,9 @@ def _settings(config: CalibrateConfig) -> dict[str, Any]:
 
 def _digest(settings: Mapping[str, Any], *parts: object) -> str:
     """A digest of what all trials depend on: settings, the files that they name, and ``parts``."""
-    files = []
-    for name in ("vectors", "backbone_weights", "reader"):
-        path = Path(str(settings[name] or "").removeprefix("hf:"))
-        files.append(path.stat().st_mtime_ns if path.is_file() else fingerprint_of(str(path)))
+    paths = [str(settings[name]) for name in ("vectors", "backbone_weights") if settings[name]]
+    files = [content_of(path) for path in paths if Path(path).exists()]
+    files += [content_of(settings["reader"], where="--reader")] if settings["reader"] else []
     known = {name: value for name, value in settings.items() if name != "workers"}
     return json.dumps([known, files, *parts], sort_keys=True, default=str)
 

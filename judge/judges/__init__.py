@@ -18,7 +18,6 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target,
 from judge.utils.plugins import load_plugin, origin, plugins
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
     from torch import Tensor
 
     from judge.masking.instances import Pixels
@@ -102,24 +101,6 @@ class FrozenReader(Protocol):
         """[B, D]."""
 
 
-class ImageProcessor(Protocol):
-    """An image processor of transformers, called for one image."""
-
-    @property
-    def key(self) -> str:
-        """What its tensors depend on, beside the image: settings, library versions."""
-
-    def prepare(self, image: Image, name: str = "") -> Mapping[str, Any]:
-        """Tensors, and lists of numbers, of an RGB image; ``name`` is for messages."""
-
-
-class CachedPixels(Protocol):
-    """Tensors that an image processor made of images."""
-
-    def find(self, image: str) -> Mapping[str, Any] | None:
-        """As :meth:`ImageProcessor.prepare` returned it; None for an image that is not cached."""
-
-
 @dataclass(frozen=True, slots=True)
 class Materials:
     """What networks are made from, besides their samples.
@@ -137,7 +118,6 @@ class Materials:
         attention: transformers' name of the attention implementation; None for the model's own choice.
         reader: name or folder of the text encoder of "vl-lic", "bert-ft" and "bert-pre"; None for bert-base-uncased.
         features: of the images by the blueprint's backbone, or of the captions by its reader; set by the trainer.
-        pixels: of the images, by the blueprint's processor; None to read the images; set by the trainer.
         empty: whether weights may stay on ``meta``, since another process sends its own; set by the trainer.
     """
 
@@ -153,14 +133,7 @@ class Materials:
     attention: str | None = None
     reader: str | None = None
     features: Features | None = None
-    pixels: CachedPixels | None = None
     empty: bool = False
-
-    @property
-    def settings(self) -> tuple[object, ...]:
-        """Everything that determines a judge's numbers, except images and backbone."""
-        captioner = self.tuning, self.dtype, self.checkpointing, self.attention
-        return self.prompt, self.answering, self.image_size, *captioner, self.reader
 
 
 NOTHING = Materials()
@@ -277,8 +250,8 @@ class Blueprint:
         regions: whether that takes boxes.
         reader: makes the frozen network that computes vectors of captions, for a judge without a backbone. Judges with
             equal makers share the vectors.
-        processor: makes the image processor of a captioner; None where what it makes of an image depends on others.
-        fingerprint: of the pretrained weights that training starts from.
+        fingerprint: what its numbers depend on besides settings, name -> content: the weights that training starts
+            from, versions of libraries. It replaces settings of the same names, which are paths.
         tuned: recipes for other ways of tuning.
         blanked: modalities that are removed, to find where bias enters ("sat-image-only").
         reads: settings of a run that its network reads through :class:`Materials`, besides those of a backbone.
@@ -298,8 +271,7 @@ class Blueprint:
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False
     reader: Callable[[Materials], FrozenReader] | None = None
-    processor: Callable[[Materials], ImageProcessor | None] | None = None
-    fingerprint: Callable[[Materials], object] | None = None
+    fingerprint: Callable[[Materials], Mapping[str, str]] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Modality] = frozenset()
     reads: frozenset[str] = frozenset()
@@ -446,6 +418,15 @@ def split_head(name: str) -> tuple[str, int | None]:
         if name.lower().endswith(f"+mlp{layers}"):
             return name[: -len(f"+mlp{layers}")], layers
     return name, None
+
+
+def split_reference(name: str) -> tuple[str, str, str]:
+    """Kind, checkpoint or embedding, and rest of a judge's name: ("hf:", "org/name", "-image-only"); "" for no part."""
+    kind, colon, rest = name.partition(":") if ":" in name else ("", "", name)
+    head = split_head(rest)[1] if f"{kind}:" == SENTENCE else None
+    suffix = f"+mlp{head}" if head else next((suffix for suffix in BLANKED if rest.endswith(suffix)), "")
+    rest = rest.removesuffix(suffix)
+    return (f"{kind}:", rest, suffix) if colon else (rest, "", suffix)
 
 
 def name_self(judge: str, captioner: str, models: Mapping[str, str]) -> str:

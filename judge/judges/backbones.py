@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from judge.errors import JudgeError, require
 from judge.judges import Materials
 from judge.utils.hub import explaining, quiet_hub
+from judge.utils.identity import content_of_tensors
 from judge.utils.reading import memory_limit, opening, read_bytes
 
 if TYPE_CHECKING:
@@ -76,11 +77,11 @@ def make_backbone(materials: Materials, default: str) -> TimmBackbone:
     name, weights = materials.backbone or default, materials.backbone_weights
     config = _config(name)
     tensors: dict[str, Tensor] | None = None
-    content, overlay = weights, dict[str, Any]()
+    overlay = dict[str, Any]()
     what, where, mend = f"weights of '{name}' cannot be loaded", "--backbone", "give --backbone-weights FILE, or random"
     if weights not in {RANDOM, PRETRAINED}:
         what, where, mend = f"its weights do not fit into '{name}'", f"--backbone-weights {weights}", _ITS_OWN
-        tensors, content = _read(Path(weights), where)
+        tensors = _read(Path(weights), where)
         # Pass tensors: timm would unpickle files with another suffix. Without "file" it would download weights.
         overlay = {"file": weights, "state_dict": dict(tensors)}
     # Swin and similar networks are built for one size.
@@ -95,6 +96,7 @@ def make_backbone(materials: Materials, default: str) -> TimmBackbone:
         _check(network, tensors, where)
     size = materials.image_size or (config.input_size[1] if config else _SIZE)
     mean, std = (config.mean, config.std) if config else (IMAGENET_MEAN, IMAGENET_STD)
+    content = content_of_tensors(network.state_dict())  # timm may get other weights under the same name.
     backbone = TimmBackbone(network, f"timm {timm.__version__} {name} {content}", size=size, mean=mean, std=std)
     if materials.image_size:  # timm refuses sizes only when it computes.
         what, mend = f"'{name}' does not take images of {size} pixels", "leave it out, or take a multiple of 32"
@@ -119,14 +121,14 @@ def _config(name: str) -> Any:
         raise JudgeError(what, where="--backbone", mend=f"use '{stem}', or see timm.list_pretrained()") from error
 
 
-def _read(path: Path, where: str) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a safetensors file, and the checksum of its bytes."""
+def _read(path: Path, where: str) -> dict[str, Tensor]:
+    """The tensors of a safetensors file."""
     from safetensors.torch import load
 
     with opening(path, folder="name the file in it", where=where):
         data = read_bytes(path, memory_limit())
     with explaining("is no safetensors file, or damaged", where, "give a .safetensors file with timm's names"):
-        return load(data), hashlib.blake2b(data, digest_size=16).hexdigest()
+        return load(data)
 
 
 def _check(network: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:

@@ -111,14 +111,11 @@ class Captioner:
         return limit_of(self.model.config.get_text_config(decoder=True), self.tokenizer)
 
     @property
-    def vision(self) -> nn.Module:
-        """The vision backbone; a JudgeError if transformers does not know which module that is."""
+    def vision(self) -> nn.Module | None:
+        """The vision backbone; None if transformers does not know which module that is."""
         model, path = self.model, self.family.vision
         found = model.get_submodule(path) if path else model.get_encoder(modality="image")
-        if not isinstance(found, nn.Module) or found is model:
-            what = f"the vision part of a '{self.architecture}' model is unknown"
-            raise JudgeError(what, where=place(self.reference), mend="choose --tuning full, lora or zero-shot")
-        return found
+        return found if isinstance(found, nn.Module) and found is not model else None
 
     @property
     def language(self) -> nn.Module:
@@ -257,9 +254,13 @@ def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:
     """
     if tuning == "full":
         return ()
-    frozen: nn.Module = captioner.model if tuning == "zero-shot" else captioner.vision
-    (captioner.model if tuning == "lora" else frozen).requires_grad_(requires_grad=False)
-    return (frozen,)
+    part = captioner.model if tuning == "zero-shot" else captioner.vision
+    frozen = captioner.model if tuning == "lora" else part
+    if frozen is None:
+        what = f"the vision part of a '{captioner.architecture}' model is unknown"
+        raise JudgeError(what, where=place(captioner.reference), mend="choose --tuning full, lora or zero-shot")
+    frozen.requires_grad_(requires_grad=False)
+    return (part,) if part else ()
 
 
 def copy_trained(captioner: Captioner, tuning: Tuning) -> Captioner:
@@ -268,7 +269,8 @@ def copy_trained(captioner: Captioner, tuning: Tuning) -> Captioner:
         return captioner
     shared: list[nn.Parameter] = []
     if tuning != "full":
-        shared = list((captioner.vision if tuning == "frozen" else captioner.model).parameters())
+        part = captioner.vision if tuning == "frozen" else captioner.model
+        shared = list(part.parameters()) if part else []
     return replace(captioner, model=deepcopy(captioner.model, {id(weight): weight for weight in shared}))
 
 
@@ -311,7 +313,8 @@ def add_lora(captioner: Captioner) -> Any:
     from transformers.pytorch_utils import Conv1D
 
     model, words = captioner.model, _vocabulary_sizes(captioner.model)
-    inside = {*captioner.language.modules()} - {*captioner.vision.modules(), model.get_output_embeddings()}
+    vision = captioner.vision
+    inside = {*captioner.language.modules()} - {*(vision.modules() if vision else ()), model.get_output_embeddings()}
     layers = [
         name
         for name, module in model.named_modules()

@@ -15,20 +15,20 @@ from functools import cache, lru_cache
 from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
-from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe, hf_models, hf_pixels, hf_prompts
+from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe, hf_models, hf_prompts
 from judge.judges.hf_models import Captioner, place
 from judge.judges.hf_prompts import Prompts, Row, Tokens
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target, Words
-from judge.utils.files import fingerprint_of
 from judge.utils.hub import loading, locate, quiet
+from judge.utils.identity import content_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -54,8 +54,6 @@ class AnswerJudge(nn.Module):
             what = f"a '{captioner.architecture}' model cannot judge yet: in transformers, images of a batch mix"
             raise JudgeError(what, where=place(captioner.reference), mend="choose another captioner")
         prompt = materials.prompt or make_prompt("gender")
-        self.pixels = materials.pixels
-        self.processor = None if self.pixels is None else hf_pixels.CaptionerProcessor(captioner)
         self.question, self._blank = hf_prompts.plain(prompt.question), hf_prompts.blank()
         what = "its processor takes images and text in an unknown way"
         with loading(what, place(captioner.reference), "choose another captioner"):
@@ -153,10 +151,6 @@ class AnswerJudge(nn.Module):
         return torch.stack(answers, dim=1)
 
     def _lay_out(self, samples: Sequence[Sample], images: Sequence[Image], texts: Sequence[str]) -> Prompts:
-        if self.processor is not None and not images:
-            with quiet():
-                made = [self._prepare(sample) for sample in samples]
-            return self.processor.lay_out(made, texts)
         images = images or [self._image(sample) for sample in samples]
         try:
             return hf_prompts.lay_out(self.captioner, images, texts)
@@ -165,13 +159,6 @@ class AnswerJudge(nn.Module):
                 with hf_prompts.processing(f"image '{sample.image_id}'"):
                     hf_prompts.lay_out(self.captioner, [image], [text])
             raise
-
-    def _prepare(self, sample: Sample) -> Mapping[str, Any]:
-        """The tensors of a sample's image, from the cache if they are there."""
-        assert self.processor is not None
-        assert self.pixels is not None
-        found = self.pixels.find(sample.image) if sample.image is not None else None
-        return found or self.processor.prepare(self._image(sample), sample.image_id)
 
     def _image(self, sample: Sample) -> Image:
         from PIL import Image
@@ -221,20 +208,13 @@ def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1)
-def _load(reference: str, files: object, materials: Materials) -> Captioner:
-    """A checkpoint, loaded once per process for judges with the same ``files`` in its folder and ``materials``."""
+def _load(reference: str, content: str, materials: Materials) -> Captioner:
+    """A checkpoint, loaded once per process for judges with the same ``content`` of its files and ``materials``."""
     mostly_frozen = materials.tuning in {"lora", "zero-shot"}
     dtype = torch.bfloat16 if materials.dtype == "bf16" and mostly_frozen else torch.float32
     # A zero-shot judge is loaded by every process: none sends it to the others.
     empty = materials.empty and materials.tuning != "zero-shot"
     return hf_models.load_captioner(reference, dtype=dtype, attention=materials.attention, empty=empty)
-
-
-@lru_cache(maxsize=1)
-def _open_processor(reference: str, files: object) -> hf_pixels.CaptionerProcessor | None:
-    """The image processor of a checkpoint with ``files`` in its folder, if its tensors can be cached."""
-    captioner = hf_models.load_captioner(reference, empty=True)
-    return None if captioner.family.mixes else hf_pixels.open_processor(captioner)
 
 
 def make_blueprint(reference: str) -> Blueprint:
@@ -244,15 +224,17 @@ def make_blueprint(reference: str) -> Blueprint:
         how = Materials(
             tuning=materials.tuning, dtype=materials.dtype, attention=materials.attention, empty=materials.empty
         )
-        loaded = _load(reference, fingerprint_of(reference), how)
+        loaded = _load(reference, content_of(reference, where=place(reference)), how)
         return AnswerJudge(hf_models.copy_trained(loaded, materials.tuning), target, materials)
 
     return Blueprint(
         f"{HUGGING_FACE}{reference}",
         "abdelrahman2024imagecaptioner2, with a captioner of transformers",
         network=network,
-        processor=lambda _: _open_processor(reference, fingerprint_of(reference)),
-        fingerprint=lambda _: (version("transformers"), fingerprint_of(reference)),
+        fingerprint=lambda _: {
+            "the version of transformers": version("transformers"),
+            "its checkpoint": content_of(reference, where=place(reference)),
+        },
         # A higher rate destroys what the network has learnt; LoRA needs ten times as much.
         recipe=_RECIPE,
         tuned={"lora": replace(_RECIPE, learning_rate=2e-4), "zero-shot": replace(_RECIPE, epochs=0, keep="last")},

@@ -396,7 +396,7 @@ def make_blueprint(name: str) -> Blueprint:
         joint=partial(train_together, reading=reading),
         explain=partial(explain, reading=reading),
         restore=partial(LinearJudge.restore, reading=reading),
-        fingerprint=(lambda _: load_embedding(reading.embedding).key) if reading.embedding else None,
+        fingerprint=(lambda _: {"embedding": load_embedding(reading.embedding).key}) if reading.embedding else None,
         reads=frozenset({"embedding"} if reading.embedding else ()),
     )
 

@@ -9,7 +9,6 @@ are averaged. Each caption is encoded once (``judge.training.features``).
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from judge.judges.encoders import SOURCES, make_mlp
 from judge.judges.text_encoders import FrozenEncoder, PretrainedClassifier, load_encoder
 from judge.types import Sample, Target
 from judge.utils.files import from_home
-from judge.utils.hub import explaining, loading, quiet
+from judge.utils.hub import explaining, loading, locate, quiet
 from judge.utils.reading import read_text
 
 _HUB = "sentence-transformers"
@@ -43,30 +42,32 @@ class SentenceEncoderLoader:
         require("vision", "sentence_transformers")
         from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
-        folder = from_home(self.reference)
-        name = str(folder) if folder.is_dir() else SHORT_NAMES.get(self.reference, self.reference)
-        where = f"--judge {SENTENCE}{self.reference}"
-        modules = _read_modules(name, where)
+        reference, where = self.reference, f"--judge {SENTENCE}{self.reference}"
+        if not from_home(reference).is_dir():
+            name, at, revision = reference.partition("@")
+            reference = f"{SHORT_NAMES.get(name, name)}{at}{revision}"
+        folder = Path(locate(reference, where, mend=_INSTEAD))
+        modules = _read_modules(folder, where)
         own = "" if modules is None else modules["Transformer"]
-        encoder = load_encoder(f"{name}/{own}" if own else name, where=where, mend=_INSTEAD)
+        encoder = load_encoder(str(folder / own), where=where, mend=_INSTEAD)
         if modules is None:
             # The hub's cache may hold weights without modules.json; averaging could then be another encoder.
-            if name.startswith(f"{_HUB}/"):
+            if reference.startswith(f"{_HUB}/"):
                 what = "its modules.json is missing, which says how it pools"
                 raise JudgeError(what, where=where, mend=_INSTEAD)
             return FrozenEncoder(encoder, Pooling(encoder.width, "mean"))
-        settings = _read_json(name, f"{own}/sentence_bert_config.json".lstrip("/"), where)
+        settings = _read_json(folder / own / "sentence_bert_config.json", where)
         limit = settings.get("max_seq_length") if isinstance(settings, dict) else None
         if isinstance(limit, int):
             encoder.tokenizer.model_max_length = min(encoder.tokenizer.model_max_length, max(limit, 8))
         with quiet(), loading("its pooling cannot be loaded", where, _INSTEAD):
-            pooling = Pooling.load(name, subfolder=modules["Pooling"])
+            pooling = Pooling.load(str(folder), subfolder=modules["Pooling"])
         return FrozenEncoder(encoder, nn.Sequential(pooling, *([Normalize()] if "Normalize" in modules else [])))
 
 
-def _read_modules(name: str, where: str) -> dict[str, str] | None:
+def _read_modules(folder: Path, where: str) -> dict[str, str] | None:
     """Class -> folder of each module of sentence-transformers; None for a checkpoint of transformers."""
-    listed = _read_json(name, "modules.json", where)
+    listed = _read_json(folder / "modules.json", where)
     if listed is None:
         return None
     with explaining("its modules.json is damaged", where, _INSTEAD):
@@ -78,15 +79,10 @@ def _read_modules(name: str, where: str) -> dict[str, str] | None:
     return folders
 
 
-def _read_json(name: str, file: str, where: str) -> Any:
+def _read_json(path: Path, where: str) -> Any:
     """The content of a JSON file of a checkpoint; None where it has none."""
-    from transformers.utils.hub import cached_file
-
-    path = None
-    with quiet(), suppress(OSError):  # Unknown name, or the hub cannot be reached.
-        path = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
-    with explaining(f"its {file} cannot be read", where, _INSTEAD):
-        return None if path is None else json.loads(read_text(Path(path)))
+    with explaining(f"its {path.name} cannot be read", where, _INSTEAD):
+        return json.loads(read_text(path)) if path.exists() else None
 
 
 def make_blueprint(name: str) -> Blueprint:

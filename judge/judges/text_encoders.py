@@ -13,7 +13,6 @@ with the least validation loss.
 Code that comes with a checkpoint never runs (``trust_remote_code`` is False), and weights are safetensors.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,20 +29,23 @@ from judge.judges.encoders import OutputLayer, build_vocabulary, make_lstm
 from judge.judges.hf_models import limit_of
 from judge.judges.hf_prompts import spell_words
 from judge.types import Sample, Target, Words
-from judge.utils.files import fingerprint_of
 from judge.utils.hub import knows_words, load_model, loading, locate, quiet, read_config
+from judge.utils.identity import content_of
 
 READER = "bert-base-uncased"
 _INSTEAD = "name the folder of one with --reader, or use --judge lstm or vl-lic-lstm"
-_NO_CONTENT = {"_name_or_path", "transformers_version"}  # Entries of a configuration that do not change the model.
 
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """A text encoder of transformers, float32, on the CPU, and its tokenizer, which pads on the right."""
+    """A text encoder of transformers, float32, on the CPU, and its tokenizer, which pads on the right.
+
+    ``content``: of its files.
+    """
 
     model: Any
     tokenizer: Any
+    content: str
 
     @property
     def width(self) -> int:
@@ -62,17 +64,6 @@ class TextEncoder:
         cut = self.limit is not None
         return dict(self.tokenizer(lines, padding=True, truncation=cut, max_length=self.limit, return_tensors="pt"))
 
-    def fingerprint(self) -> str:
-        """Hash of configuration, weights and tokenizer, wherever they are stored."""
-        config = {name: value for name, value in self.model.config.to_dict().items() if name not in _NO_CONTENT}
-        tokenizer = self.tokenizer
-        words = tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else sorted(tokenizer.get_vocab().items())
-        digest = hashlib.blake2b(repr((sorted(config.items()), words, self.limit)).encode(), digest_size=16)
-        for name, tensor in self.model.state_dict().items():
-            digest.update(f"{name} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.contiguous().numpy().tobytes())
-        return digest.hexdigest()
-
 
 def load_encoder(reference: str | None, *, where: str = "", mend: str = _INSTEAD) -> TextEncoder:
     """Load the text encoder in a folder, or of a name on the hub; None for BERT.
@@ -87,8 +78,8 @@ def load_encoder(reference: str | None, *, where: str = "", mend: str = _INSTEAD
     from transformers import AutoModel, AutoTokenizer
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-    where = where or (f"--reader {reference}" if reference else f"text encoder '{READER}'")
-    name = locate(reference or READER, where)
+    where = where or _named(reference)
+    name = locate(reference or READER, where, mend=mend)
     with quiet():
         config = read_config(name, where, mend=mend)
         if config["model_type"] not in MODEL_FOR_MASKED_LM_MAPPING_NAMES or config.get("is_encoder_decoder"):
@@ -100,7 +91,7 @@ def load_encoder(reference: str | None, *, where: str = "", mend: str = _INSTEAD
     if not knows_words(tokenizer) or tokenizer.pad_token_id is None:
         raise JudgeError("its tokenizer is missing", where=where, mend="save it beside the weights")
     tokenizer.padding_side = "right"
-    return TextEncoder(model, tokenizer)
+    return TextEncoder(model, tokenizer, content_of(name))
 
 
 class FrozenEncoder(nn.Module):
@@ -114,7 +105,7 @@ class FrozenEncoder(nn.Module):
         self.encoder, self.pooling = encoder, pooling
         self.model: nn.Module = encoder.model.eval().requires_grad_(requires_grad=False)
         how = "cls" if pooling is None else str(pooling)
-        self.key = f"{encoder.fingerprint()} {how} transformers {version('transformers')}"
+        self.key = f"{encoder.content} {how} transformers {version('transformers')}"
 
     def collate(self, captions: Sequence[Words]) -> Batch:
         """The encoder's tokens, padded; long captions are truncated."""
@@ -219,10 +210,16 @@ def _backbone(materials: Materials) -> Backbone:
     return make_backbone(materials, RESNET50)
 
 
-def _fingerprint(materials: Materials) -> object:
-    """What a fine-tuned encoder starts from: the library's version and the files of its folder."""
+def _named(reference: str | None) -> str:
+    """How the user named an encoder."""
+    return f"--reader {reference}" if reference else f"text encoder '{READER}'"
+
+
+def _fingerprint(materials: Materials) -> dict[str, str]:
+    """What the judges start from: the library's version and the encoder's files."""
     require("vision", "transformers")
-    return version("transformers"), fingerprint_of(materials.reader or READER)
+    content = content_of(materials.reader or READER, where=_named(materials.reader))
+    return {"the version of transformers": version("transformers"), "reader": content}
 
 
 _LIC = "hirota2022quantifying, supplement A.1"
@@ -245,6 +242,7 @@ BLUEPRINTS = {
         network=partial(_network, tuned=False),
         recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
         reader=_first_token,
+        fingerprint=_fingerprint,
         reads=frozenset({"reader"}),
     ),
     "vl-lic": Blueprint(

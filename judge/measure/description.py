@@ -27,8 +27,10 @@ from judge.statistics.summary import Settings
 from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon
 from judge.text.tokens import SEGMENTED
+from judge.training.identity import settings_of
 from judge.training.member import TrainingSetup
 from judge.types import SIDES, Labels
+from judge.utils.identity import key_of
 
 
 def describe(
@@ -200,12 +202,12 @@ def _settings_of_judge(job: Job, plan: Plan, work: Work, setup: TrainingSetup) -
     found: dict[str, Any] = {}
     if setup.is_trained(judge):  # First: of two runs the first setting that differs is named, and seeds follow from it.
         found["refits"] = _refits(job, plan, work)
-    found |= {"seeds": list(plan.seeds_of(job.metrics[0], job.judge))} | setup.settings_of(judge)
+    found |= {"seeds": list(plan.seeds_of(job.metrics[0], job.judge))} | settings_of(judge, setup)
     if job.evidence.sides.uses_images:
         found |= setup.masking if setup.masking.get("mask") != "none" else {"mask": "none"}
     # "self" is another checkpoint for every captioner.
     if judge.fingerprint and not job.judge.startswith(SELF):
-        found["weights"] = _checksum(judge.fingerprint(setup.materials))
+        found["weights"] = key_of(judge.fingerprint(setup.materials))
     return found
 
 

@@ -101,7 +101,7 @@ def _find(reference: str) -> list[Path]:
         return [path / "model.safetensors", path / "tokenizer.json"]
     if path.exists():
         return [path]
-    if advice_on_path(reference) or reference.count("/") != 1:
+    if advice_on_path(reference) or reference.partition("@")[0].count("/") != 1:
         mend = "check the path; a name on the hub is OWNER/NAME"
         raise JudgeError("no such file or folder", where=where, mend=mend)
     return [_fetch(reference, file, where) for file in ("model.safetensors", "tokenizer.json")]
@@ -111,11 +111,12 @@ def _fetch(name: str, file: str, where: str) -> Path:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
+    name, _, revision = name.partition("@")
     with quiet_hub(), explaining(f"{file} cannot be fetched", where, _INSTEAD):
         try:
-            return Path(hf_hub_download(name, file, local_files_only=True))
+            return Path(hf_hub_download(name, file, revision=revision or None, local_files_only=True))
         except LocalEntryNotFoundError:
-            return Path(hf_hub_download(name, file))
+            return Path(hf_hub_download(name, file, revision=revision or None))
 
 
 def _of_file(reference: str) -> Callable[[Sequence[str]], FloatArray32]:

@@ -217,7 +217,7 @@ def make_schedule(optimiser: torch.optim.Optimizer, recipe: Recipe, *, total: in
         """Share of the learning rate in [0, 1] at a step counted from 0."""
         if step < rising:
             return (step + 1) / rising
-        return max(0.0, (total - step) / (total - rising)) if recipe.decay else 1.0
+        return max(0.0, (total - step) / max(1, total - rising)) if recipe.decay else 1.0
 
     for group in optimiser.param_groups:
         group["lr"] = group["initial_lr"] = recipe.learning_rate

@@ -29,8 +29,9 @@ class History:
 
     @property
     def best(self) -> int | None:
-        """The first epoch with the least validation loss, counted from 1; None if no epoch is chosen."""
-        return self.validation.index(min(self.validation)) + 1 if self.validation else None
+        """The first epoch with the least validation loss, counted from 1; None if none is finite, or chosen."""
+        finite = [loss for loss in self.validation if math.isfinite(loss)]
+        return self.validation.index(min(finite)) + 1 if finite else None
 
     @property
     def waited(self) -> int:
@@ -74,14 +75,14 @@ class Checkpoint:
 
     def keep_best(self, module: torch.nn.Module, loss: float) -> None:
         """Remember the weights if their validation ``loss`` is less than all before."""
-        if loss < min(self.history.validation, default=math.inf):
+        self.history.validation.append(loss)
+        if self.history.best == len(self.history.validation):
             kept = {name: tensor.detach() for name, tensor in _trained(module).items()}
             # On the CPU; shards stay where they are.
             self.best = {
                 name: tensor.clone() if hasattr(tensor, "full_tensor") else tensor.to("cpu", copy=True)
                 for name, tensor in kept.items()
             }
-        self.history.validation.append(loss)
 
     def restore_best(self, module: torch.nn.Module) -> None:
         """Load the remembered weights, if there are any."""

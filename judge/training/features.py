@@ -1,6 +1,6 @@
 """Features of frozen networks, computed once and cached on disk in half precision: see :mod:`.disk_cache`."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +20,16 @@ from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
-from judge.training.disk_cache import DiskCache, Place, open_cached
+from judge.training.disk_cache import Place, find_rows, open_rows, write_rows
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
-from judge.training.member import Member, Precomputed, digest_of, one_by_one
-from judge.training.pixels import PixelCache, PixelStore
+from judge.training.member import Member, Precomputed, one_by_one
 from judge.types import Progress, Sample, Words
+from judge.utils.files import writing
+from judge.utils.identity import digest_of
 from judge.utils.launch import launched
 from judge.utils.parallel import choose_device, in_order, threads, usable_cores
-from judge.utils.tensors import write_tensors
 
-_FORMAT = 2  # Increased whenever other features are made of an image.
-_NAME = "features"  # Of the tensor in each file.
-T = TypeVar("T")
+_FORMAT = 3  # Increased whenever other features are made of an image, or files are others.
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
 
@@ -54,7 +52,7 @@ class FeatureStore:
     captions: bool = False
 
     def __post_init__(self) -> None:
-        self._open = lru_cache(maxsize=128)(_open_slices)  # A process may usually open 1,024 files.
+        self._open = lru_cache(maxsize=128)(open_rows)  # A process may usually open 1,024 files.
 
     def __reduce__(self) -> tuple[object, ...]:
         """Another process opens the files itself."""
@@ -71,22 +69,24 @@ class FeatureStore:
         return torch.from_numpy(rows)
 
 
-def _open_slices(path: Path) -> Any:
-    return open_cached(path).get_slice(_NAME)
+class FeatureCache(ABC):
+    """The features of one frozen network, in a folder that runs, networks and processes share; it is made if need be.
 
-
-class FeatureCache(DiskCache[FeatureStore]):
-    """The features of one frozen network, in a folder that runs, networks and processes share."""
+    ``keys``: image id, or name of a caption -> key of its features.
+    """
 
     SHARD: ClassVar[int]  # Rows of a file.
+    BATCH: ClassVar[int]  # Of which each process of a launch computes a share.
     KIND: ClassVar[str]
     OPTION: ClassVar[str]  # Names the network, in messages.
     MEND: ClassVar[str]
     regions = 0
 
     def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
-        super().__init__(network.key, keys, folder, version=_FORMAT)
-        self.network = network
+        self.network, self.keys, self.key = network, keys, network.key
+        self.folder, self._where = folder / digest_of(f"{_FORMAT} {network.key}"), f"--features {folder}"
+        with writing(self._where):
+            self.folder.mkdir(parents=True, exist_ok=True)
 
     @abstractmethod
     def _load(self, names: Sequence[str]) -> Iterator[Any]:
@@ -95,6 +95,17 @@ class FeatureCache(DiskCache[FeatureStore]):
     @abstractmethod
     def _forward(self, loaded: Sequence[Any], device: torch.device) -> Tensor:
         """[B, P, D]."""
+
+    def missing(self) -> list[str]:
+        """Names of those whose results are not cached; the first name of several with one key."""
+        known = self._known()
+        first: dict[str, str] = {}
+        for name, key in self.keys.items():
+            first.setdefault(key, name)
+        return [name for key, name in first.items() if key not in known]
+
+    def _known(self) -> dict[str, Place]:
+        return find_rows(self.folder, self.network.key, {*self.keys.values()})
 
     def compute(self, names: Sequence[str], *, device: torch.device, progress: Progress | None = None) -> None:
         """Compute the features of ``names`` and write them."""
@@ -120,7 +131,7 @@ class FeatureCache(DiskCache[FeatureStore]):
             raise JudgeError(what, where=self._where, mend=mend)
         places = {name: known[key] for name, key in self.keys.items()}
         path, _ = next(iter(places.values()))
-        shape = tuple(_open_slices(path).get_shape()[1:])
+        shape = tuple(open_rows(path).get_shape()[1:])
         captions = self.KIND == "caption"
         return FeatureStore(shape, places, self.key, self.regions, captions=captions)
 
@@ -152,8 +163,7 @@ class FeatureCache(DiskCache[FeatureStore]):
         # Half precision ends at 65,504; features of a random network may exceed that, and NaN may be among them.
         if not np.abs(features).max() <= np.finfo(np.float16).max:
             raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
-        path = self.folder / f"{digest_of(repr(keys))}.safetensors"
-        write_tensors(path, {_NAME: features.astype(np.float16)}, {"network": self.network.key, "keys": [*keys]})
+        write_rows(self.folder, self.network.key, keys, features.astype(np.float16))
 
 
 class ImageCache(FeatureCache):
@@ -214,7 +224,7 @@ def name_words(words: Words) -> str:
 def precompute(
     members: Sequence[Member], materials: Materials, folder: Path, progress: Progress | None = None
 ) -> Precomputed:
-    """Features and pixels for all judges of ``members``; in a launch each process computes its share of them.
+    """Features for all judges of ``members``; in a launch each process computes its share of them.
 
     Raises:
         JudgeError: no images; one that is missing or cannot be used; weights that cannot be loaded; a folder that
@@ -246,33 +256,7 @@ def precompute(
             if make not in made:
                 made[make] = _compute(partial(open_cache, judge), progress)
             features[name] = made[make]
-    return Precomputed(keys, features, _precompute_pixels(members, materials, keys, folder, progress))
-
-
-def _precompute_pixels(
-    members: Sequence[Member],
-    materials: Materials,
-    keys: Mapping[str, str],
-    folder: Path,
-    progress: Progress | None,
-) -> dict[str, PixelStore]:
-    """Judge -> what its image processor makes of images, for judges whose images can be prepared one by one."""
-    found = dict[str, PixelStore]()
-    trains = materials.tuning != "zero-shot"
-    judges = {member.judge.name: member.judge for member in members}
-    for name, judge in judges.items():
-        if judge.processor is None or "image" in judge.blanked:
-            continue
-        own = [member for member in members if member.judge.name == name]
-        again = trains and any(member.split.train for member in own)
-        if not again and sum(len(member.samples) for member in own) <= len(keys):
-            continue  # To read an image once is faster than to cache it.
-        with raise_together():
-            processor = judge.processor(materials)
-        if processor is not None:
-            assert materials.images is not None
-            found[name] = _compute(partial(PixelCache, processor, materials.images, keys, folder), progress)
-    return found
+    return Precomputed(keys, features)
 
 
 def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:
@@ -288,7 +272,7 @@ def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:
     return found
 
 
-def _compute(make: Callable[[], DiskCache[T]], progress: Progress | None) -> T:
+def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:
     """Compute what a cache lacks; each process of a launch whole batches, the same as those of a single process."""
     accelerator = make_accelerator() if launched() else None
     make_deterministic()

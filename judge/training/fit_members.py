@@ -16,9 +16,11 @@ import numpy as np
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Explanation, Judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
+from judge.training.identity import describe
 from judge.training.judge_file import Saved, describe_member, save_network
-from judge.training.member import Member, Precomputed, TrainingSetup, assign, digest_of
+from judge.training.member import Member, Precomputed, TrainingSetup, assign
 from judge.types import Predictions
+from judge.utils.identity import digest_of
 from judge.utils.launch import is_main_process
 from judge.utils.parallel import threads, usable_cores
 from judge.utils.tensors import read_notes, read_sound, read_tensors, write_tensors
@@ -87,12 +89,14 @@ def store_answers(members: Sequence[Member], setup: TrainingSetup, found: Sequen
             mend = "lower --learning-rate, or use --precision no"
             raise JudgeError(f"judge '{member.judge.name}' predicts NaN", where=f"seed {member.seed}", mend=mend)
     files: dict[Path, dict[str, Predictions]] = {}
+    about: dict[Path, dict[str, Any]] = {}
     for member, path, answers in zip(members, _files(members, setup), found, strict=True):
         if path and (setup.sharing_of(member.judge) == "members" or is_main_process()):
             files.setdefault(path, {})[member.key] = answers
+            about[path] = {} if member.is_refit else {"identity": describe(member)}
     for path, by_key in files.items():
         tensors = {key: answers.probabilities for key, answers in by_key.items()}
-        write_tensors(path, tensors, {key: dict(answers.notes) for key, answers in by_key.items()})
+        write_tensors(path, tensors, {key: dict(answers.notes) for key, answers in by_key.items()} | about[path])
         with suppress(OSError):
             checkpoint_beside(path).unlink()
 
@@ -205,8 +209,7 @@ def build_judge(member: Member, setup: TrainingSetup, *, checkpoint: Path | None
     sharing = setup.sharing or recipe.sharing
     trainer = Trainer(accelerator, sharing, checkpoint, workers=loaders, on_epoch=report, on_step=setup.count)
     found = setup.precomputed or Precomputed()
-    features, pixels = found.features.get(blueprint.name), found.pixels.get(blueprint.name)
-    materials = replace(setup.materials, features=features, pixels=pixels)
+    materials = replace(setup.materials, features=found.features.get(blueprint.name))
     return NetworkJudge(blueprint, member.target, recipe, trainer, materials)
 
 

@@ -20,10 +20,8 @@ from judge.corpus.splits import Split
 from judge.errors import FAULTS, JudgeError
 from judge.evidence import Preparation, Slot
 from judge.judges import (
-    BLANKED,
     EMBEDDED,
     PREFIXES,
-    SENTENCE,
     Blueprint,
     Judge,
     Materials,
@@ -31,7 +29,7 @@ from judge.judges import (
     SelfTrained,
     Sharing,
     find_judge,
-    split_head,
+    split_reference,
 )
 from judge.judges.prompts import Prompt
 from judge.masking.masked_images import MaskedImages
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
     from judge.training.loop import NetworkJudge
 
 FORMAT = 3  # Older formats have other metadata.
-_ABSENT = {"images", "features", "pixels", "empty"}  # Materials that no file holds.
+_ABSENT = {"images", "features", "empty"}  # Materials that no file holds.
 _AGAIN = "train the judge again, into another --checkpoints"
 
 
@@ -96,31 +94,23 @@ class Saved:
     @property
     def base(self) -> str | None:
         """The checkpoint or encoder that it started from, a folder or a name on the hub; None for none."""
-        prefix, _, rest = self.judge.partition(":")
-        if f"{prefix}:" in PREFIXES or prefix in EMBEDDED:
-            return rest.removesuffix(self._suffix) or None
+        kind, reference, _ = split_reference(self.judge)
+        if kind in PREFIXES or kind.removesuffix(":") in EMBEDDED:
+            return reference or None
         if not (self.blueprint.fingerprint or self.blueprint.reader):
             return None
         from judge.judges.text_encoders import READER
 
         return self.materials.reader or READER
 
-    @property
-    def _suffix(self) -> str:
-        """What follows the checkpoint's name in the judge's."""
-        if self.judge.startswith(SENTENCE):
-            head = split_head(self.judge)[1]
-            return f"+mlp{head}" if head else ""
-        return next((suffix for suffix in BLANKED if self.judge.endswith(suffix)), "")
-
     def moved(self, base: str) -> Self:
         """The same judge where the checkpoint that it started from lies elsewhere; one that has none is refused."""
         if self.base is None:
             mend = "leave it out"
             raise JudgeError(f"judge '{self.judge}' started from no checkpoint", where=f"--base {base}", mend=mend)
-        prefix, colon, _ = self.judge.partition(":")
-        if colon:
-            return replace(self, judge=f"{prefix}:{base}{self._suffix}")
+        kind, reference, suffix = split_reference(self.judge)
+        if reference:
+            return replace(self, judge=f"{kind}{base}{suffix}")
         return replace(self, materials=replace(self.materials, reader=base))
 
     def as_samples(self) -> list[Sample]:
@@ -135,7 +125,7 @@ class Saved:
         return {
             "format": FORMAT,
             "version": version("caption-judge"),
-            "plugin": origin("judges", self.judge.removesuffix(self._suffix).lower()),
+            "plugin": origin("judges", "".join(split_reference(self.judge)[:2]).lower()),
             **own,
             "target": [self.target.kind, self.target.classes],
             "recipe": self.recipe and asdict(self.recipe),
@@ -164,6 +154,7 @@ def describe_member(member: Member, masking: Mapping[str, Any], sharing: Sharing
         "images": {name: names.count(name) for name in member.target.classes} if one else len(member.training()),
         "held_out": {"images": len(tests), "accuracy": accuracy},
         "sharing": sharing,
+        "depends_on": dict(member.ingredients),
     }
     seen = "image" in member.judge.modalities - member.judge.blanked
     preparation = evidence.preparation(member.side) if evidence else None
@@ -320,8 +311,7 @@ def open_judge(
         made = precompute([member], materials, features, progress)
         found = made.features.get(saved.blueprint.name)
         notes = check_features(saved, describe_features(found)) if found and trained else []
-    given = replace(materials, features=found, pixels=made.pixels.get(saved.blueprint.name))
-    return restore(saved, given, accelerator), notes
+    return restore(saved, replace(materials, features=found), accelerator), notes
 
 
 def open_self_trained(saved: Saved) -> SelfTrained:

@@ -1,12 +1,9 @@
-"""Members: the judges of a run, how they are trained, and keys of their results (hashes of all that decides them)."""
+"""Members: the judges of a run, and how they are trained."""
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
-from importlib.metadata import version
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +11,10 @@ import numpy as np
 
 from judge.corpus.splits import Split
 from judge.evidence import Slot
-from judge.judges import NOTHING, OPTIONS, Assignment, Blueprint, Materials, Recipe, Sharing
+from judge.judges import NOTHING, Assignment, Blueprint, Materials, Recipe, Sharing
 from judge.types import FloatArray, IntArray, Sample, Side, Target
-from judge.utils.launch import computes_on, launch_precision, promised
+from judge.utils.launch import computes_on, launch_precision
 
-# How the work is done: the numbers are the same, up to rounding.
-_SAME_NUMBERS = {"micro_batch", "sharing", "checkpointing"}
 Log = Callable[..., None]
 """Called after each epoch with "epoch" and, as keywords, the judge, the number of the epoch and the losses."""
 
@@ -36,7 +31,7 @@ class Member:
         settings: chosen before, e.g. (("C", 0.1),); only for refits.
         validates: whether its loss on validation images is needed, to choose among seeds.
         kept: whether its weights may be stored: not those of refits, nor of judges of other families.
-        key: name of its result, see :func:`~judge.training.member.name_members`; "" before it is named.
+        ingredients: what its result depends on, see :func:`~judge.training.identity.identify`; empty before that.
     """
 
     judge: Blueprint
@@ -48,6 +43,7 @@ class Member:
     settings: tuple[tuple[str, float], ...] = ()
     validates: bool = False
     kept: bool = True
+    ingredients: Mapping[str, str] = field(default_factory=dict)
     key: str = ""
 
     @property
@@ -144,12 +140,10 @@ class Precomputed:
     Attributes:
         keys: image id -> hash of its content and mask.
         features: judge -> the ``FeatureStore`` of images or captions that it is trained on.
-        pixels: judge -> the ``PixelStore`` of images that its captioner reads.
     """
 
     keys: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, Any] = field(default_factory=dict)
-    pixels: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,18 +206,10 @@ class TrainingSetup:
                 os.write(handle, bytes(steps))
                 os.close(handle)
 
-    def settings_of(self, judge: Blueprint) -> dict[str, Any]:
-        """The resolved settings that decide a judge's numbers: name -> value."""
-        recipe = self.recipe_of(judge) if self.is_trained(judge) else None
-        found = asdict(recipe) if recipe else {}
-        given = {part.name: getattr(self.materials, part.name) for part in fields(Materials)}
-        given |= {option: given[name] for option, name in OPTIONS.items()}
-        given |= asdict(self.materials.prompt) if self.materials.prompt else {}
-        found |= {name: value for name, value in given.items() if name in judge.options}
-        if "precision" in judge.options:
-            found["precision"] = _precision(self)
-        found |= {"plugin": judge.origin} if judge.origin else {}
-        return {name: value for name, value in found.items() if name not in _SAME_NUMBERS}
+    @property
+    def precision(self) -> str:
+        """Accelerate's precision of products, from the settings or the launch."""
+        return self.mixed_precision or launch_precision()
 
     def sharing_of(self, judge: Blueprint) -> Sharing:
         """How processes share the training; a judge that trains itself is always trained by one of them."""
@@ -237,95 +223,8 @@ class TrainingSetup:
         rate changes.
         """
         recipe = self.recipe_of(judge)
-        if not judge.stacked or self.sharing_of(judge) != "members" or _precision(self) == "fp16":
+        if not judge.stacked or self.sharing_of(judge) != "members" or self.precision == "fp16":
             return False
         if recipe is None or recipe.warmup or recipe.decay or recipe.clip is not None:
             return False
         return computes_on() != "cpu" if self.stack is None else self.stack
-
-
-def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
-    """A key for each member's result: equal keys, equal numbers. Features must have been computed."""
-    evidence: dict[object, str] = {}
-    splits: dict[object, str] = {}
-    digests: dict[object, str] = {}
-    names = []
-    assert setup.precomputed or not any(member.judge.backbone or member.judge.reader for member in members)
-    keys = setup.precomputed.keys if setup.precomputed else {}
-    for member in one_by_one(members):
-        view = id(member.samples), member.judge.blanked, bool(member.judge.joint)
-        if view not in evidence:
-            evidence[view] = _evidence_digest(member, keys, digests)
-        # The answers of a zero-shot judge depend on the test images of a split alone.
-        trained = setup.is_trained(member.judge) or member.validates
-        split = id(member.split), trained
-        if split not in splits:
-            splits[split] = digest_of(repr(member.split if trained else member.split.test))
-        setting = _setting(member, setup)
-        names.append(digest_of(repr((setting, splits[split], evidence[view]))))
-    return names
-
-
-def digest_of(*texts: str) -> str:
-    """A hash, of 32 letters, of texts joined."""
-    return hashlib.blake2b("".join(texts).encode(), digest_size=16).hexdigest()
-
-
-def _setting(member: Member, setup: TrainingSetup) -> tuple[object, ...]:
-    """What decides a member's result beside its evidence and split."""
-    judge = member.judge
-    recipe = setup.recipe_of(judge)
-    packages = [_version(name) for name in ("caption-judge", "scikit-learn" if recipe is None else "torch")]
-    packages += [judge.origin] if judge.origin else []
-    features = setup.precomputed and setup.precomputed.features.get(judge.name)
-    given = features.key if features else None, setup.materials.settings if recipe else None
-    start = judge.fingerprint(setup.materials) if judge.fingerprint else None
-    # Stored judges are found by later runs wherever they were trained; their files say where that was.
-    place = recipe and (_precision(setup) if setup.keeps_weights else _place(member, setup))
-    chosen = member.settings, member.validates
-    stream = member.stream if setup.is_trained(judge) else None
-    return packages, judge.name, member.target, recipe, stream, chosen, place, given, start
-
-
-_version = cache(version)
-
-
-def _place(member: Member, setup: TrainingSetup) -> tuple[str, ...]:
-    """Precision and device; if processes train one judge together, also their number and, on CPUs, their threads."""
-    import torch
-
-    precision, device = _precision(setup) or "no", computes_on()
-    if setup.sharing_of(member.judge) == "members":
-        # Stacked judges draw other dropout masks, and may sum products in another order.
-        return precision, device, "stacked" if setup.stacks(member.judge) else "whole"
-    threads = str(torch.get_num_threads()) if device == "cpu" else ""
-    return precision, device, str(promised()), threads
-
-
-def _precision(setup: TrainingSetup) -> str | None:
-    """The precision of products, from the settings or the launch; None for float32."""
-    found = setup.mixed_precision or launch_precision()
-    return None if found == "no" else found
-
-
-def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object, str]) -> str:
-    """Hash of what the member's judge, or all judges trained jointly, perceive; ``known`` caches those of samples."""
-    slot, judge = member.samples, member.judge
-    if isinstance(slot, Slot) and member.is_refit and not judge.blanked:
-        # The samples of a refit are not drawn before it is trained.
-        images = [keys.get(image) for image in sorted(slot.images)] if slot.evidence.sides.uses_images else None
-        return digest_of(
-            repr((slot.side, slot.position, slot.evidence.digest(None if judge.joint else slot.side), images))
-        )
-    together = slot.evidence.slots.values() if isinstance(slot, Slot) and judge.joint else [slot]
-    parts = []
-    for samples in (slot, *together):
-        key = id(samples), judge.blanked
-        if key not in known:
-            digest = hashlib.blake2b(digest_size=16)
-            for sample in map(judge.perceive, samples):
-                image = keys.get(sample.image) if sample.image is not None else None
-                digest.update(repr((sample.image_id, sample.words, sample.answers, image)).encode())
-            known[key] = digest.hexdigest()
-        parts.append(known[key])
-    return digest_of(*parts)

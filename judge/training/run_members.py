@@ -5,6 +5,7 @@ if several train as one program). Large judges (``Recipe.sharing`` "data") are t
 train one of them together, unless each GPU has a judge of its own to train.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,10 +18,12 @@ from typing import Any, TypeVar, cast
 
 from judge.evidence import Slot
 from judge.training.fit_members import are_stored, fit_jointly, fit_member, load_answers, store_answers
+from judge.training.identity import explain_again, identify
 from judge.training.launch import gather, make_accelerator, raise_together, uses_fsdp
-from judge.training.member import Member, TrainingSetup, name_members
+from judge.training.member import Member, TrainingSetup
 from judge.types import Predictions, Progress
-from judge.utils.launch import computes_on, launched, promised
+from judge.utils.identity import key_of
+from judge.utils.launch import computes_on, is_main_process, launched, promised
 from judge.utils.parallel import unordered, usable_cores
 
 # At most so many batches of joint judges are sent to a worker together, so that the captions they share are sent once;
@@ -28,6 +31,7 @@ from judge.utils.parallel import unordered, usable_cores
 _TOGETHER, _GROUPS = 4, 2
 # Judges of one program: more would not be faster, and none is stored before all are done.
 _MOST_STACKED = 64
+_logger = logging.getLogger("judge")
 R = TypeVar("R")
 Then = Callable[[Member, Predictions], R]
 """Makes the result of a member from its predictions, in the worker: results are small."""
@@ -50,7 +54,11 @@ def prepare_members(
 
         found = precompute(members, setup.materials, setup.features, progress)
         setup = replace(setup, precomputed=found)
-    return [replace(member, key=key) for member, key in zip(members, name_members(members, setup), strict=True)], setup
+    named = [
+        replace(member, key=key_of(of), ingredients={} if member.is_refit else of)
+        for member, of in zip(members, identify(members, setup), strict=True)
+    ]
+    return named, setup
 
 
 def _choose_sharing(members: Sequence[Member], setup: TrainingSetup) -> TrainingSetup:
@@ -86,6 +94,9 @@ def train_members(
         # Keys may depend on the machine, e.g. on times of files: those of the main process count everywhere.
         keys = gather([member.key for member in members])[0]
         members = [replace(member, key=key) for member, key in zip(members, keys, strict=True)]
+    if setup.store and is_main_process():
+        for reason in explain_again(members, setup.store):
+            _logger.warning(reason)
     equal: dict[str, Equal] = {}
     for member in members:
         equal.setdefault(member.key, []).append(member)
@@ -192,9 +203,8 @@ def _for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
     """The part of a setup that a worker needs: features of its judge; masks, if its judge reads images itself."""
     judge, features = member.judge, dict[str, Any]()
     if setup.precomputed:
-        own = {part: getattr(setup.precomputed, part) for part in ("features", "pixels")}
-        own = {part: {name: of for name, of in found.items() if name == judge.name} for part, found in own.items()}
-        setup, features = replace(setup, precomputed=replace(setup.precomputed, **own)), own["features"]
+        features = {name: of for name, of in setup.precomputed.features.items() if name == judge.name}
+        setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
     if "image" in judge.modalities and not (judge.backbone or features):
         return setup
     return replace(setup, materials=replace(setup.materials, images=None))

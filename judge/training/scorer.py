@@ -192,13 +192,15 @@ class Judge:
 
 def _in_folder(images: Sequence[Any], folder: Path) -> MaskedImages:
     """Images, by the number of their caption: copied to ``folder``, or written there without loss."""
+    from PIL import ImageOps
+
     names = {f"{place}": f"{place}.png" for place in range(len(images))}
     for name, image in zip(names.values(), images, strict=True):
         if isinstance(image, str | os.PathLike):
             with explaining("cannot be read", f"image {image}", "check the path"):
                 shutil.copyfile(from_home(os.fspath(image)), folder / name)
         else:
-            image.convert("RGB").save(folder / name)
+            ImageOps.exif_transpose(image).convert("RGB").save(folder / name)  # A file is turned likewise.
     return MaskedImages(folder, names)
 
 

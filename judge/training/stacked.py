@@ -22,8 +22,9 @@ from judge.training.batches import Truth, cut_up, make_optimiser, run_fitting, s
 from judge.training.checkpoint import Checkpoint, History
 from judge.training.fit_members import answer, answers_file, build_judge, checkpoint_beside, log_epoch, store_answers
 from judge.training.loop import NetworkJudge, diverged
-from judge.training.member import Member, TrainingSetup, derive_seed, digest_of
+from judge.training.member import Member, TrainingSetup, derive_seed
 from judge.types import IntArray, Predictions, Sample, Target
+from judge.utils.identity import digest_of
 from judge.utils.parallel import threads
 
 # Names the random stream of dropout, beside seed and epoch.

@@ -166,17 +166,6 @@ def read_json_lines(path: Path) -> list[Any]:
     return found
 
 
-def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
-    """Fingerprint of a weights folder: (name, bytes, time of writing in ns) of its files.
-
-    Empty for anything but a folder: a name on the hub stands for itself.
-    """
-    folder = from_home(reference)
-    known = bool(reference) and folder.is_dir()  # Path("") is the current folder.
-    files = sorted(path for path in folder.iterdir() if path.is_file()) if known else []
-    return tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
-
-
 def is_encodable(text: str) -> bool:
     """Whether ``text`` can be written as UTF-8; half of a surrogate pair (JSON allows one) cannot."""
     return not _SURROGATE.search(text)

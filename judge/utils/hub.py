@@ -14,11 +14,15 @@ from judge.utils.reading import LAYERS, POSITIONS, named_alike
 
 _UNKNOWN = "check the name, or give the folder of a checkpoint; a name needs the network, or the hub's cache"
 _AGAIN = "fetch or save the checkpoint again"
+_NOWHERE = "is no folder here, and cannot be fetched from the hub"
+_FETCHING = "check the path, the name and the connection, or give the folder that hf download makes"
 NO_WEIGHTS = "there are no weights in safetensors"
 CONVERT = "convert them with transformers' save_pretrained; pickles are never loaded"
 # Endings of files that users name in place of a checkpoint's folder.
 _OF_FILES = {".bin", ".ckpt", ".csv", ".gz", ".json", ".onnx", ".pt", ".pth", ".safetensors", ".txt", ".vec", ".yaml"}
-_FETCHED = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
+#: Files of a checkpoint's folder that loaders read.
+READ = "*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"
+_found: dict[tuple[str, str], Path] = {}
 # Parts of a field's name -> what it may not exceed.
 _LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position", "length", "ctx"): POSITIONS}
 
@@ -131,8 +135,11 @@ def knows_words(tokenizer: Any) -> bool:
     return not special.issuperset(tokenizer.get_vocab().values())
 
 
-def locate(reference: str, where: str) -> str:
-    """The path of a checkpoint's folder, or its name on the hub; pipes in a folder, which would block, are refused."""
+def locate(reference: str, where: str, *, mend: str = _UNKNOWN) -> str:
+    """The path of a checkpoint's folder, for a name on the hub (``NAME``, ``NAME@REVISION``) in the hub's cache.
+
+    Pipes in a folder, which would block, are refused.
+    """
     path = from_home(reference)
     if path.is_dir():
         for file in (*path.glob("*"), *path.glob("*/*")):
@@ -142,9 +149,10 @@ def locate(reference: str, where: str) -> str:
             if not usual:
                 raise JudgeError(f"{file.relative_to(path)} is not a regular file", where=where, mend="remove it")
         return str(path)
-    if mend := advice_on_path(reference):
-        raise JudgeError("no such folder", where=where, mend=mend)
-    return reference
+    if advice := advice_on_path(reference):
+        raise JudgeError("no such folder", where=where, mend=advice)
+    with quiet():
+        return str(fetch(reference, where, what="cannot be found", mend=mend))
 
 
 def advice_on_path(reference: str) -> str:
@@ -158,14 +166,22 @@ def advice_on_path(reference: str) -> str:
     return alike if plain or alike.endswith("?") else f"{alike}; the hub is not asked, as '{first}' is a folder here"
 
 
-def fetch(reference: str, where: str) -> Path:
-    """The folder of ``NAME`` or ``NAME@REVISION`` in the hub's cache; no code and no pickles are fetched."""
-    from huggingface_hub import snapshot_download
+def fetch(reference: str, where: str, *, what: str = _NOWHERE, mend: str = _FETCHING) -> Path:
+    """The folder of ``NAME`` or ``NAME@REVISION`` in the hub's cache; no code and no pickles are fetched.
+
+    The hub is asked once in a process, so that all judges of a run start from one commit; the name of the folder.
+    """
+    from huggingface_hub import constants, snapshot_download
 
     name, _, revision = reference.partition("@")
-    mend = "check the path, the name and the connection, or give the folder that hf download makes"
-    with explaining("is no folder here, and cannot be fetched from the hub", where, mend), quiet_hub():
-        return Path(snapshot_download(name, revision=revision or None, allow_patterns=_FETCHED))
+    known = _found.get(key := (reference, str(constants.HF_HUB_CACHE)))
+    if known and known.is_dir():
+        named = known.parents[1] / "refs" / (revision or "main")
+        if not named.is_file() or named.read_text("utf-8").strip() == known.name:  # A commit has no file in refs.
+            return known
+    with explaining(what, where, mend), quiet_hub():
+        _found[key] = Path(snapshot_download(name, revision=revision or None, allow_patterns=[*READ]))
+    return _found[key]
 
 
 def read_config(name: str, where: str, *, mend: str = _UNKNOWN) -> dict[str, Any]:

@@ -45,7 +45,20 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], notes: Mapping[str, An
 
 
 def read_notes(path: Path) -> dict[str, Any]:
-    """Read the notes of a file and check its checksum.
+    """Read the notes of a file and check its checksum; raises as :func:`peek_notes`."""
+    notes = peek_notes(path)
+    try:
+        if _checksum(path, notes["checksum"]) != notes.pop("checksum"):
+            raise DamagedTensorsError(str(path))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise as_mendable(error, str(path)) or error from error
+    return notes
+
+
+def peek_notes(path: Path) -> dict[str, Any]:
+    """Read the notes of a file, "checksum" among them, and nothing else of it: numbers may be damaged.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -59,8 +72,7 @@ def read_notes(path: Path) -> dict[str, Any]:
             raise DamagedTensorsError(str(path))
         with safe_open(path, framework="np") as file:
             notes: dict[str, Any] = json.loads((file.metadata() or {})["notes"])
-        checksum = notes.pop("checksum")
-        if _checksum(path, checksum) != checksum:
+        if not isinstance(notes["checksum"], str):
             raise DamagedTensorsError(str(path))
     except FileNotFoundError:
         raise

@@ -91,18 +91,23 @@ def test_a_batch_of_one_is_normalised_by_running_statistics() -> None:
 
 
 def test_another_reader_is_another_judge(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By name, by folder, and by the folder's content."""
+    """By the bytes of its files: written again or moved, it is the same one."""
     fingerprint: Any = find_judge("vl-lic").fingerprint
     copied = shutil.copytree(bert, tmp_path / "here" / "bert")
     monkeypatch.chdir(copied.parent)
-    usual, before = fingerprint(Materials()), fingerprint(Materials(reader=str(copied)))
-    assert Materials(reader="a").settings != Materials(reader="b").settings != Materials().settings
+    before = fingerprint(Materials(reader=str(copied)))
+    assert before == fingerprint(Materials(reader=str(bert)))
     weights = copied / "model.safetensors"
-    weights.write_bytes(weights.read_bytes())
+    content = weights.read_bytes()
+    weights.write_bytes(content)
+    (copied / "README.md").write_text("Not read.")
+    assert fingerprint(Materials(reader=str(copied))) == before
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert fingerprint(Materials(reader=str(copied))) != before
+    weights.write_bytes(content)
     # A folder with the default's name is read.
     copied.rename(copied.with_name(READER))
-    assert fingerprint(Materials()) == fingerprint(Materials(reader=READER)) != usual
+    assert fingerprint(Materials()) == fingerprint(Materials(reader=READER)) == before
     assert load_encoder(None).model.config.hidden_size == SIZES["hidden_size"]
 
 

@@ -32,8 +32,8 @@ from tokenizers import decoders as token_decoders
 
 from judge import evaluate
 from judge.corpus import Corpus
-from judge.judges import Materials, Recipe, Tuning, find_judge
-from judge.judges.hf_models import load_captioner
+from judge.judges import Materials, Recipe, Tuning, find_judge, hf_models
+from judge.judges.hf_models import Family, load_captioner
 from judge.judges.hf_prompts import spell_answers, spell_words
 from judge.judges.huggingface import AnswerJudge
 from judge.judges.prompts import make_prompt
@@ -120,6 +120,18 @@ PARTS = {
     "git": ("git.image_encoder.", "git.encoder."),
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl"), ("model.visual.", "model.language_model.")),
 }
+
+
+def test_a_vision_part_that_nobody_names(checkpoint: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LoRA needs no name of it; to freeze it, one is needed."""
+    monkeypatch.setitem(hf_models.FAMILIES, "git", Family(language="git.encoder"))
+    network = load(checkpoint("git"), "lora")
+    assert network.captioner.vision is None
+    trained = {name for name, weight in network.model.named_parameters() if weight.requires_grad}
+    assert trained
+    assert all("git.encoder." in name and "lora_" in name for name in trained)
+    line = fault_of(load, checkpoint("git"), "frozen")
+    assert line.endswith("the vision part of a 'git' model is unknown. Choose --tuning full, lora or zero-shot.")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

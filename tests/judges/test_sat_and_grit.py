@@ -34,6 +34,20 @@ CELLS, REGIONS, COLUMNS = 4, 3, 6
 SMALL = {"width": 16, "heads": 2, "layers": 2}
 
 
+def test_sat_begins_as_its_description_says() -> None:
+    """He et al.'s variance, 2 / inputs; words of variance 1; only the forget gate's bias is 1; half are dropped."""
+    network = network_of("sat", SAMPLES, Materials(features=make_glimpses(SAMPLES)))
+    enter, forget, new, leave = network.from_word.bias.detach().chunk(4)
+    assert torch.equal(forget, torch.ones_like(forget))
+    assert not torch.cat([enter, new, leave]).any()
+    assert network.dropout.p == 0.5
+    linear = [layer for layer in network.modules() if type(layer) is torch.nn.Linear and layer.weight.numel() > 1000]
+    assert len(linear) >= 8
+    for layer in linear:
+        assert float(layer.weight.detach().var()) * layer.in_features == pytest.approx(2, rel=0.15)
+    assert float(network.embedding.weight.detach()[1:].var()) == pytest.approx(1, rel=0.15)
+
+
 class RegionFeatures(Glimpses):
     """Random grid cells and regions; image n has n modulo 4 regions."""
 

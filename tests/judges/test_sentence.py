@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import fault_of
+from helpers import fault_of, fill_hub
 
 from judge.judges import NOTHING, find_judge, sentence
-from judge.judges.text_encoders import FrozenEncoder, load_encoder
+from judge.judges.text_encoders import FrozenEncoder
 from judge.utils.hub import quiet
 
 CAPTIONS = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9]
@@ -147,7 +147,8 @@ def test_a_name_that_cannot_be_fetched(bert: Path, tmp_path: Path, monkeypatch: 
     assert "cannot be found (" in refused("all-MiniLM-L6-v2")
     assert "cannot be found (" in refused("distilbert-base-uncased")
     # The hub's cache may have weights without modules.json: refused for checkpoints of sentence-transformers.
-    monkeypatch.setattr(sentence, "load_encoder", lambda *_, **__: load_encoder(str(bert)))
+    for name in ("all-MiniLM-L6-v2", "distilbert-base-uncased"):
+        fill_hub(tmp_path / "cache", sentence.SHORT_NAMES[name], bert)
     assert "its modules.json is missing" in refused("all-MiniLM-L6-v2")
     assert "'mean'" in str(load("distilbert-base-uncased").pooling)
     # A folder of that name is read.

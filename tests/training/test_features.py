@@ -85,6 +85,25 @@ def test_those_that_a_disk_does_not_give_back_are_told(folder: Path, tmp_path: P
         cache_of(pictures, tmp_path).open()
 
 
+def test_to_find_one_image_headers_are_read(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And its own row: damage to another row is seen by whoever uses that."""
+    filled(seen(folder), tmp_path)
+    (path,) = tmp_path.rglob("*.safetensors")
+    content = path.read_bytes()
+    row = len(content[8 + int.from_bytes(content[:8], "little") :]) // (IMAGES - 1)
+    path.write_bytes(content[:-row] + bytes([content[-row] ^ 1]) + content[1 - row :])
+    monkeypatch.setattr("judge.utils.tensors._checksum", lambda *_: pytest.fail("every byte is read"))
+    pictures = seen(folder)
+    first, last = (ImageCache(eyes(EYES), pictures, {image: pictures.key(image)}, tmp_path) for image in ("0", "16"))
+    assert first.missing() == []
+    assert first.open().rows(samples_of(0)).any()
+    assert caplog.messages == []
+    assert last.missing() == ["16"]
+    assert f"{path} is damaged: it is computed again" in caplog.text
+
+
 def samples_of(*images: object) -> list[Sample]:
     return [Sample(str(n), "human", 0, (), (0,), image=str(i) if i is not None else None) for n, i in enumerate(images)]
 

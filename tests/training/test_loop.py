@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import signal
 import subprocess
@@ -212,6 +213,41 @@ def test_best_epoch_is_the_one_of_least_validation_loss() -> None:
     assert (len(judge.history.training), len(judge.history.validation)) == (25, 25)
     assert min(judge.history.validation) == pytest.approx(loss["best"])
     assert found.notes == {"epoch": 1 + int(np.argmin(judge.history.validation))}
+
+
+def test_a_loss_that_is_no_number_is_never_the_best() -> None:
+    """NaN in the first epoch, later or always; of equal losses the first is the best."""
+    nan = math.nan
+    for losses, best in (([nan, 0.5, 0.4], 3), ([0.5, nan, 0.5], 1), ([nan, math.inf, nan], None), ([], None)):
+        assert History([1.0] * len(losses), losses).best == best
+        state, module = Checkpoint(None), nn.Linear(1, 1)
+        for epoch, loss in enumerate(losses, 1):
+            nn.init.constant_(module.weight, epoch)
+            state.keep_best(module, loss)
+        state.restore_best(module)
+        if losses:
+            assert float(module.weight.detach()) == (best or len(losses))
+
+
+def test_processes_draw_dropout_of_their_own() -> None:
+    """Each process, and each epoch, masks other numbers; a process repeats its own in another training."""
+
+    class Noted(Plain):
+        def forward(self, batch: Batch) -> Tensor:
+            if self.training:
+                masks.append(nn.functional.dropout(torch.ones(64)))
+            return super().forward(batch)
+
+    drawn = []
+    for rank in (0, 1, 1):
+        masks: list[Tensor] = []
+        judge = make_judge(Noted, epochs=2, batch_size=32)
+        judge.trainer.rank = rank
+        judge.fit(make_samples(16), seed=0)
+        drawn.append(torch.stack(masks))
+    assert torch.equal(drawn[1], drawn[2])
+    assert not torch.equal(drawn[0][0], drawn[1][0])
+    assert not torch.equal(drawn[1][0], drawn[1][1])
 
 
 class Tied(nn.Module):
@@ -598,9 +634,15 @@ def test_lstm_is_the_papers() -> None:
     assert sum(p.numel() for p in network.parameters()) == words * 100 + first + second + 512 * 2 + 2
 
 
-@pytest.mark.parametrize("how", [{"warmup": 0.3}, {"warmup": 0.25, "decay": True}, {"decay": True, "batch_size": 1}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        *({"warmup": 0.3}, {"warmup": 0.25, "decay": True}, {"decay": True, "batch_size": 1}),
+        {"warmup": 0.96, "decay": True},
+    ],
+)
 def test_the_learning_rate_rises_and_falls(how: dict[str, Any]) -> None:
-    """By the closed form, step by step; a last batch of one sample is no step of its own."""
+    """By the closed form, step by step; a last batch of one sample is no step of its own. It may rise in all steps."""
     rates: list[float] = []
     judge = make_judge(Plain, **{"batch_size": 8, "epochs": 2} | how)
     samples = make_samples(17, clue=0.5)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from helpers import EVEN, GENDER, fault_of, keep_predictions, make_samples
 
 from judge.commands.evaluate import RunConfig
@@ -21,7 +20,8 @@ from judge.corpus.splits import Split, stratified_folds
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
 from judge.judges import Assignment, Keep, find_judge
 from judge.text.alignment import AlignmentName
-from judge.training.member import Member, Precomputed, TrainingSetup, name_members
+from judge.training.identity import name_members
+from judge.training.member import Member, Precomputed, TrainingSetup
 from judge.training.run_members import prepare_members, train_members
 from judge.types import Predictions, Side, Target
 from judge.utils.files import LOG, append, read_json_lines
@@ -214,23 +214,6 @@ def test_judges_denied_captions_are_one_judge_whatever_is_said() -> None:
 
     assert distinct("sat-image-only") == (1, 1)
     assert distinct("sat") == distinct("sat-caption-only") == (3, 2)
-
-
-def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
-    members, before = make_members("lstm", seeds=1)[:1], torch.get_num_threads()
-
-    def names(**sharing: Any) -> set[str]:
-        found = set()
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            found |= set(name_members(members, TrainingSetup(**sharing)))
-        return found
-
-    try:
-        assert len(names(sharing="members")) == 1
-        assert len(names(sharing="data")) == (1 if torch.accelerator.is_available() else 2)
-    finally:
-        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -20,9 +20,10 @@ from judge.judges import Blueprint, find_judge
 from judge.training import stacked
 from judge.training.batches import cut_up
 from judge.training.checkpoint import read_history
+from judge.training.identity import name_members
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
-from judge.training.member import TrainingSetup, name_members
+from judge.training.member import TrainingSetup
 from judge.training.run_members import train_members
 from judge.training.stacked import Ensemble, Packed, draw_kept
 from judge.types import Sample, Target

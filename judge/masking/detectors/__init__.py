@@ -1,6 +1,5 @@
 """Detectors find people and other things in images; what they share."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,9 +86,3 @@ def read_weights(path: Path) -> bytes:
     """The bytes of a weights file; one that is missing, a folder or not readable is refused."""
     with opening(path, folder="name the file in it"):
         return read_bytes(path, memory_limit())
-
-
-def fingerprint(*parts: object) -> str:
-    """A hash of what results depend on (weights' bytes, options, versions): 64 hexadecimal digits."""
-    digests = (hashlib.sha256(part if isinstance(part, bytes) else repr(part).encode()).digest() for part in parts)
-    return hashlib.sha256(b"".join(digests)).hexdigest()

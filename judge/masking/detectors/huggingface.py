@@ -2,15 +2,15 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from judge.errors import JudgeError, require
-from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
+from judge.masking.detectors import MIN_SCORE
 from judge.masking.instances import BoolMask, Instance, LoadedImage, box_mask, from_mask
 from judge.utils.hub import load_model, loading, locate, quiet, read_config
+from judge.utils.identity import content_of
 from judge.utils.parallel import choose_device
 
 _Found = Iterator[tuple[int, float, BoolMask]]  # Class, score and mask of an instance.
@@ -29,7 +29,6 @@ class HuggingFace:
         require("vision", "torch", "torchvision", "transformers", "cv2", "PIL", "pycocotools")
         import torch
         import transformers
-        from transformers.utils.hub import cached_file
 
         self.device, where = choose_device(device), f"--detector hf:{reference}"
         name, processors = locate(reference, where), cast("Any", transformers.AutoImageProcessor)
@@ -39,11 +38,9 @@ class HuggingFace:
             mend = "save it beside the weights (processor.save_pretrained)"
             with loading("its image processor is missing or at fault", where, mend):
                 self.processor = processors.from_pretrained(name, trust_remote_code=False)
-            folder = Path(str(cached_file(name, "config.json"))).parent  # Of a name: in the hub's cache.
         self.labels: dict[int, str] = dict(sorted(self.model.config.id2label.items()))
         self.categories = tuple(self.labels.values())
-        marks = [fingerprint(read_weights(path)) for path in sorted(folder.glob("*.[js]*[ns]"))]  # .json, .safetensors
-        self.key = fingerprint("hf", *marks, transformers.__version__, torch.__version__)
+        self.key = f"hf {content_of(reference)}, transformers {transformers.__version__}, torch {torch.__version__}"
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """See :meth:`~judge.masking.detectors.Detector.detect`; its image processor sets how many at most."""

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judge.errors import JudgeError, nearest, require
-from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
+from judge.masking.detectors import MIN_SCORE, read_weights
 from judge.masking.instances import Instance, LoadedImage, from_mask
+from judge.utils.identity import digest_of
 from judge.utils.parallel import choose_device
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _SCORES = "roi_heads.box_predictor.cls_score.weight"
 
 
 class MaskRcnn:
-    """A ``MaskRCNN`` of torchvision as a detector, with the fingerprint of its ``weights``."""
+    """A ``MaskRCNN`` of torchvision as a detector, with the hash of its ``weights``."""
 
     name = "maskrcnn"
 
@@ -37,8 +38,7 @@ class MaskRcnn:
 
         self.network, self.categories, self.device = network.to(device).eval(), tuple(categories), device
         self.network.roi_heads.score_thresh = MIN_SCORE
-        versions = f"torchvision {torchvision.__version__}, torch {torch.__version__}"
-        self.key = fingerprint("maskrcnn", weights, versions)
+        self.key = f"maskrcnn {weights}, torchvision {torchvision.__version__}, torch {torch.__version__}"
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """See :meth:`~judge.masking.detectors.Detector.detect`; at most 100 instances."""
@@ -98,7 +98,7 @@ def load_maskrcnn(weights: str, *, device: str | None = None) -> MaskRcnn:
 
 
 def _read(where: str) -> tuple[dict[str, torch.Tensor], dict[str, int], str]:
-    """A state dict, the sizes that its file names, and its fingerprint; from a file or by a name of torchvision's."""
+    """A state dict, the sizes that its file names, and its hash; from a file or by a name of torchvision's."""
     import safetensors.torch
     import torch
     from torchvision.models import get_model_weights
@@ -126,4 +126,4 @@ def _read(where: str) -> tuple[dict[str, torch.Tensor], dict[str, int], str]:
     wrong = [f"{key} '{notes[key][:20]}'" for key in _SIZES if not re.fullmatch(r"[1-9]\d{1,3}", notes.get(key, "800"))]
     if wrong:
         raise JudgeError(f"{wrong[0]} in its metadata is no size", where=where, mend="save 10 to 9999 pixels")
-    return found, {key: int(notes[key]) for key in _SIZES if key in notes}, fingerprint(data)
+    return found, {key: int(notes[key]) for key in _SIZES if key in notes}, digest_of(data)

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from judge.errors import JudgeError, require
-from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
+from judge.masking.detectors import MIN_SCORE, read_weights
 from judge.masking.instances import Instance, LoadedImage, Pixels, box_mask, from_mask
 from judge.utils.files import resolved
+from judge.utils.identity import content_of
 from judge.utils.parallel import choose_device
 
 _SETTINGS = {
@@ -89,8 +90,8 @@ class Yolo:
             what = f"does not run as a model of Ultralytics ({type(error).__name__})"
             raise JudgeError(what, where=str(path), mend=mend) from error
         _check_task(self.model.task, str(path))
-        versions = f"ultralytics {ultralytics.__version__}, torch {torch.__version__}"
-        self.key = fingerprint("yolo", read_weights(path), versions)
+        content = content_of(str(path))
+        self.key = f"yolo {content}, ultralytics {ultralytics.__version__}, torch {torch.__version__}"
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """See :meth:`~judge.masking.detectors.Detector.detect`; at most 300 instances."""
