@@ -129,7 +129,7 @@ def _read_labels(given: Given | Labels | None, attribute: str | None) -> Labels 
     except JudgeError as error:
         if "--" not in error.mend:
             raise
-        mend = f"name the attribute: Corpus.read(attribute=...), '{name}' here; or give it what read_labels(...) reads"
+        mend = f"call the column of labels '{name}', or give it what read_labels(..., options=LabelOptions(...)) reads"
         raise JudgeError(error.what, where=error.where, mend=mend) from error
 
 
