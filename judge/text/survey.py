@@ -22,7 +22,7 @@ from judge.types import Captions, Words
 # (Stereotypes such as "a woman playing tennis" stand in captions that say somebody, masked or not.) The largest such
 # gains of COCO's captions, 78 captioners without bias and 56 of stereotypes are in scripts/bench_unmasked_words.py.
 _SURE, _STRANGE, _LEAST = 0.8, 20, 5
-_GAINS = {"wider": 0.005, "holding": 0.01, "strange": 0.05, "any": 0.15, "tags": 0.4}
+_GAINS = {"wider": 0.005, "holding": 0.01, "strange": 0.05, "any": 0.15, "tags": 0.6}
 # Strange tokens beside a word for anybody, from which a note says so.
 _NOTED = 0.1
 # Short words that other languages hardly have: 9 to 20% of the words of English captions. Keywords have none, but an
@@ -100,11 +100,15 @@ class Survey:
 
 @dataclass(frozen=True)
 class SideWords:
-    """The words of one side's captions, as they are and after masking, and the class of each caption's image."""
+    """The words of one side's captions, as they are and after masking, and the class of each caption's image.
+
+    ``images``: the image of each, where several captions may be of one.
+    """
 
     raw: Sequence[Words]
     masked: Sequence[Words]
     classes: Sequence[str]
+    images: Sequence[str] | None = None
 
     @cached_property
     def used(self) -> Counter[str]:
@@ -136,20 +140,22 @@ class SideWords:
 
         ``keys``: token -> what it is pooled by; ``among``: the captions that count, None for all.
         """
-        sizes, counts = Counter(self.classes), dict[str, Counter[str]]()
-        held = {word: [n for n in self._held[word] if among is None or n in among] for word in keys}
+        sizes, images = Counter(self.classes), self.images or range(len(self.raw))
+        held = {word: [place for place in self._held[word] if among is None or place in among] for word in keys}
+        seen: dict[str, dict[object, str]] = {}
         for word, key in keys.items():
-            counts.setdefault(key, Counter()).update(self.classes[place] for place in held[word])
+            seen.setdefault(key, {}).update((images[place], self.classes[place]) for place in held[word])
+        counts = {key: Counter(of.values()) for key, of in seen.items()}
         best: dict[int, tuple[float, bool, str]] = {}
         for word, places in held.items():
-            guesses = {name: _guess(counts[keys[word]], name, sizes) for name in sizes} if len(places) else {}
+            guesses = {name: _guess(counts[keys[word]], name, sizes) for name in sizes}
             for place in places:
-                sure, guess = guesses[own := self.classes[place]]
+                sure, guess = guesses[self.classes[place]]
                 if sure >= _SURE:
-                    best[place] = max(best.get(place, (0.0, False, "")), (sure, guess == own, word))
-        others = max(1, len(sizes) - 1)
-        gain = sum((1 if right else -1 / others) / sizes[self.classes[n]] for n, (_, right, _) in best.items())
-        if len(best) < _LEAST or gain < least * len(sizes):
+                    best[place] = max(best.get(place, (0.0, False, "")), (sure, guess == self.classes[place], word))
+        wrong = -1 / max(1, len(sizes) - 1)
+        gain = sum((1 if right else wrong) / sizes[self.classes[place]] for place, (_, right, _) in best.items())
+        if len(sizes) < 2 or len(best) < _LEAST or gain < least * len(sizes):
             return {}
         return {word: held[word] for word in sorted({word for _, right, word in best.values() if right})}
 
@@ -191,8 +197,8 @@ class SideWords:
         The others only do so beside a word for somebody, as stereotypes do.
         """
         entries = lexicon.words if lexicon else frozenset(map(str.lower, self.classes))
-        rarer = len(self.raw) / max(1, len(other.raw)) / _STRANGE
-        strange = {word: word for word in left if len(other._held.get(word, ())) * rarer < len(self._held[word])}
+        often = _STRANGE * len(self.raw) / max(1, len(other.raw))
+        strange = {word: word for word in left if len(self._held[word]) > often * len(other._held.get(word, ()))}
         named = lexicon.unmasked if lexicon else {word: word for word in entries}
         holding = {word: held for word in strange if (held := _glued(word, entries))}
         pools = (
@@ -213,7 +219,7 @@ class SideWords:
 
 
 def _guess(held: Counter[str], own: str, sizes: Mapping[str, int]) -> tuple[float, str]:
-    """The class that the other captions of a token are of, and how sure that is; one caption is of class ``own``."""
+    """How sure the other images of a token are of one class, and that class; an image of class ``own`` is left out."""
     mean = sum(sizes.values()) / len(sizes)
     weights = {name: (held[name] - (name == own)) * mean / size for name, size in sizes.items()}
     guess = max(weights, key=lambda name: weights[name])
