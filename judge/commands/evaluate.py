@@ -144,7 +144,10 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     """
     named = locals()
     settings |= {name: named[name] for name in RunConfig.model_fields.keys() & named if named[name] is not None}
-    if isinstance(words := settings.get("lexicon"), Lexicon | Mapping) and not _by_attribute(words):
+    words = settings.get("lexicon")
+    if isinstance(words, Lexicon) or (
+        isinstance(words, Mapping) and not all(isinstance(of, str) for of in words.values())
+    ):
         mend = "write them into a .yaml file, under 'classes:', and give its path: lexicon='mine.yaml'"
         raise JudgeError("words in memory are not read", where="lexicon", mend=mend)
     if settings.keys() & {"fail_if", "format"}:
@@ -158,11 +161,6 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     if corpus is not None:
         settings = _with_sources(corpus, settings)
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
-
-
-def _by_attribute(words: Lexicon | Mapping[str, Any]) -> bool:
-    """Whether ``words`` are lexicons' names or files, by attribute."""
-    return isinstance(words, Mapping) and all(isinstance(one, str) for one in words.values())
 
 
 def _in_memory(human: Any, captions: Any, labels: Any, attribute: str | Sequence[str]) -> bool:

@@ -229,7 +229,7 @@ def _words(entries: Collection[str]) -> frozenset[str]:
 
 
 _Word = Annotated[str, AfterValidator(_word)]
-_Words = Annotated[frozenset[str], AfterValidator(_words)]
+_Words = Annotated[frozenset[_Word], AfterValidator(_words)]
 
 
 class _LexiconFile(BaseModel):

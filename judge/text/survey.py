@@ -22,9 +22,8 @@ from judge.types import Captions, Words
 # (Stereotypes such as "a woman playing tennis" stand in captions that say somebody, masked or not.) The largest such
 # gains of COCO's captions, 78 captioners without bias and 56 of stereotypes are in scripts/bench_unmasked_words.py.
 _SURE, _STRANGE, _LEAST = 0.8, 20, 5
-_GAINS = {"wider": 0.005, "holding": 0.01, "strange": 0.05, "any": 0.15, "tags": 0.6}
-# Strange tokens beside a word for anybody, from which a note says so.
-_NOTED = 0.1
+# A note says it of strange tokens beside a word for anybody from _NOTED.
+_WIDER, _HOLDING, _RARE, _ANY, _TAGS, _NOTED = 0.005, 0.01, 0.05, 0.15, 0.6, 0.1
 # Short words that other languages hardly have: 9 to 20% of the words of English captions. Keywords have none, but an
 # English other side has most of them. An English lexicon finds French "son" and German "man" in a few captions; if it
 # finds words in more, it is in their language.
@@ -201,19 +200,11 @@ class SideWords:
         strange = {word: word for word in left if len(self._held[word]) > often * len(other._held.get(word, ()))}
         named = lexicon.unmasked if lexicon else {word: word for word in entries}
         holding = {word: held for word in strange if (held := _glued(word, entries))}
-        pools = (
-            ("wider", {word: named[word] for word in left & named.keys()}, None),
-            ("holding", holding, None),
-            ("strange", strange, self._nobody),
-            ("any", dict(zip(left, left, strict=True)), self._nobody),
-            ("tags", strange, None),
-        )
-        found = {word: self._held[word] for word in left if _holds(word, entries)}
-        for name, keys, among in pools:
-            if name == "any" and found:
-                continue  # What is strange tells already.
-            for word, places in self._tell(keys, among, _GAINS[name]).items():
-                found[word] = sorted({*found.get(word, ()), *places})
+        every = dict(zip(left, left, strict=True))
+        found = self._tell(strange, self._nobody, _RARE) or self._tell(every, self._nobody, _ANY)
+        found |= self._tell(holding, None, _HOLDING) | self._tell(strange, None, _TAGS)
+        found |= self._tell({word: named[word] for word in left & named.keys()}, None, _WIDER)
+        found |= {word: self._held[word] for word in left if _holds(word, entries)}
         beside = self._tell(strange, None, _NOTED)
         return found, {word: beside[word] for word in beside if word not in found}
 
