@@ -27,11 +27,75 @@ Kind = Callable[[str, str, random.Random], str]
 """(caption, class, random numbers) -> caption."""
 
 NEUTRAL = {word: row["none"] for row in GENDER.counterparts for word in (row["female"], row["male"])}
-FEMALE = "mum mummy gal lass lady-friend missus grandma auntie niece madam nan girlie lassie matron sheila".split()
-MALE = "lad bloke chap fella dad bro grandpa nephew mate geezer feller hubby laddie codger sir".split()
+FEMALE = [
+    "mum",
+    "mummy",
+    "gal",
+    "lass",
+    "lady-friend",
+    "missus",
+    "grandma",
+    "auntie",
+    "niece",
+    "madam",
+    "nan",
+    "girlie",
+    "lassie",
+    "matron",
+    "sheila",
+]
+MALE = [
+    "lad",
+    "bloke",
+    "chap",
+    "fella",
+    "dad",
+    "bro",
+    "grandpa",
+    "nephew",
+    "mate",
+    "geezer",
+    "feller",
+    "hubby",
+    "laddie",
+    "codger",
+    "sir",
+]
 NAMES = {
-    "female": "Nancy Donna Mary Linda Susan Karen Lisa Betty Helen Sandra Carol Ruth Sharon Laura Emily".split(),
-    "male": "Robert Steven John David Mark Paul Kevin Brian George Edward Ronald Jason Frank Scott Eric".split(),
+    "female": [
+        "Nancy",
+        "Donna",
+        "Mary",
+        "Linda",
+        "Susan",
+        "Karen",
+        "Lisa",
+        "Betty",
+        "Helen",
+        "Sandra",
+        "Carol",
+        "Ruth",
+        "Sharon",
+        "Laura",
+        "Emily",
+    ],
+    "male": [
+        "Robert",
+        "Steven",
+        "John",
+        "David",
+        "Mark",
+        "Paul",
+        "Kevin",
+        "Brian",
+        "George",
+        "Edward",
+        "Ronald",
+        "Jason",
+        "Frank",
+        "Scott",
+        "Eric",
+    ],
 }
 
 
