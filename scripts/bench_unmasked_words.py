@@ -1,3 +1,4 @@
+# ruff: noqa: S311
 """What the check of masking finds in captions: none in real captions, those without bias and those of stereotypes.
 
     python scripts/bench_unmasked_words.py ../shared/data/coco-captions
