@@ -12,10 +12,11 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator
 
 from judge.commands.console import say, show_progress
-from judge.commands.setup import choose_lexicon, labels_of
+from judge.commands.setup import check_hidden, choose_lexicon, labels_of
 from judge.config import OutputSettings, values
 from judge.config.inputs import LabelSettings, ReadingSettings, TokenSettings
 from judge.corpus import Corpus
+from judge.corpus.attributes import parts_of
 from judge.corpus.captions import ReadOptions
 from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics.options import VectorOptions
@@ -116,6 +117,7 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
 def _read(config: AlignConfig) -> tuple[list[_Sides], list[Words]]:
     """The sides of each captioner, and all human captions that are aligned, by image."""
     lexicon, labels = choose_lexicon(config), labels_of(config)
+    check_hidden(config, parts_of(labels))
     reading = ReadOptions(
         config.split, columns=config.columns, several=config.several, where=config.where, command=True
     )

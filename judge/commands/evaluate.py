@@ -144,6 +144,12 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     """
     named = locals()
     settings |= {name: named[name] for name in RunConfig.model_fields.keys() & named if named[name] is not None}
+    words = settings.get("lexicon")
+    if isinstance(words, Lexicon) or (
+        isinstance(words, Mapping) and not all(isinstance(of, str) for of in words.values())
+    ):
+        mend = "write them into a .yaml file, under 'classes:', and give its path: lexicon='mine.yaml'"
+        raise JudgeError("words in memory are not read", where="lexicon", mend=mend)
     if settings.keys() & {"fail_if", "format"}:
         raise JudgeError("'fail_if' and 'format' are of the command alone", mend="use the result that is returned")
     if corpus is None and _in_memory(human, captions, labels, attribute or "gender"):

@@ -1,6 +1,6 @@
 """From the settings of commands to lexicons, labels, the corpus, the plan, and the training."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from judge.judges.prompts import make_prompt
 from judge.measure import Plan
 from judge.metrics import find_metric, spell_out
 from judge.text.combined import load_tasks, multiply_lexicons
-from judge.text.lexicon import Lexicon, Lexicons, load_lexicon, named_lexicons
+from judge.text.lexicon import WITHOUT_WORDS, Lexicon, Lexicons, load_lexicon, named_lexicons
 from judge.training.member import TrainingSetup
 from judge.types import Labels
 from judge.utils.files import check_writable, writing
@@ -146,6 +146,7 @@ def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: RunSett
             meant = f"{meant} Else give" if meant.endswith("?") else "give"
             mend = f"{meant} --labels {name}=FILE or --lexicon {name}=FILE"
             raise JudgeError(what, where="--attribute", mend=mend)
+    check_hidden(config, known.values())
     if len(config.attributes) == 1 or tuple(own) == config.attributes:
         return corpus
     options, unlabelled = TextOptions(config.contractions, config.text), replace(corpus, labels=None)
@@ -155,6 +156,22 @@ def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: RunSett
             derived = EvidenceBuilder(unlabelled, words, options=options, least=config.label_least).truth.labels
             known[name] = replace(derived, attribute=name)
     return replace(corpus, labels=multiply_labels([known[name] for name in config.attributes]))
+
+
+def check_hidden(config: WordSettings, labels: Iterable[Labels]) -> None:
+    """Refuse labels of an attribute whose words captions may hold and no lexicon has, unless the lexicon is "none"."""
+    for of in labels:
+        name = of.attribute
+        if name in WITHOUT_WORDS or _of(config.lexicon, name) or name in named_lexicons():
+            continue
+        mend = "give a lexicon of its words, or the lexicon 'none' if captions do not name it"
+        for other in map(load_lexicon, named_lexicons()):
+            spelled = {word for one in other.classes for word in (one, *other.spellings.get(one, ()))}
+            if {one.lower() for one in of.classes} <= spelled:
+                python = f"in Python, call the column of labels '{other.name}'"
+                mend = f"measure {other.name}: --attribute {other.name} --label-column {name} ({python}); or {mend}"
+                break
+        raise JudgeError(f"no lexicon has words of {name}, so nothing would be hidden", where=name, mend=mend)
 
 
 def settings_beside(path: Path) -> Path:

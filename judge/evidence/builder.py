@@ -336,7 +336,8 @@ class EvidenceBuilder:
         """The captions of the images of ``classes``, and facts about them."""
         rows = [(image, n, self._words(text)) for image in classes for n, text in enumerate(captions.by_image[image])]
         masked = [self.mask(words, "attribute") for _, _, words in rows]
-        words = SideWords([words for _, _, words in rows], masked, [classes[image] for image, _, _ in rows])
+        images = [image for image, *_ in rows]
+        words = SideWords([words for *_, words in rows], masked, [classes[image] for image in images], images)
         lexicon, labels = self.truth.words.attribute, self.truth.labels
         if lexicon is None:
             return _Seen(rows, words, None)

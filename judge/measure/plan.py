@@ -252,7 +252,10 @@ class Result:
 
     def __repr__(self) -> str:
         names = dict.fromkeys(row.captioner for row in self.of_captioners)
-        return f"Result({', '.join(names)}: {', '.join(dict.fromkeys(row.title for row in self.of_captioners))})"
+        hidden = "" if self.run.get("lexicon", True) else "; no words hidden"
+        return (
+            f"Result({', '.join(names)}: {', '.join(dict.fromkeys(row.title for row in self.of_captioners))}{hidden})"
+        )
 
     def table(self, *, all: bool = False) -> pd.DataFrame:  # noqa: A002 - the word that users expect
         """One row per captioner, metric and judge; values are fractions, missing ones NaN.

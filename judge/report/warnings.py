@@ -17,6 +17,7 @@ from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import ROW, Summary
 from judge.statistics.validity import people_of, quote_tokens
 from judge.text.alignment import hardly_contextual
+from judge.text.lexicon import WITHOUT_WORDS
 from judge.types import Doubt
 
 # A captioner that names the attribute this much less often than human captions do is pointed out.
@@ -170,6 +171,9 @@ def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
     if text["foreign"]:
         mend = "a lexicon in another language says so by 'language: de'"
         yield Doubt(f"are mostly not in the language of the lexicon, which masks next to nothing in them ({mend})")
+    if text.get("beside"):
+        what = f"nearly decide {attribute} and hardly occur on the other side: stereotypes, or words to mask"
+        yield f"hold, beside words for anybody, words that {what}: {quote_tokens(text['beside'])}"
     if text["affected"]:
         what = f"words that were not masked, and hold a word of the lexicon or nearly decide {attribute}"
         kind = Doubt if text["affected"] >= _AFFECTED * captions else str
@@ -193,7 +197,9 @@ def _without_images(run: Mapping[str, Any]) -> Iterator[str]:
 
 def _without_words(result: Result) -> Iterator[str]:
     """Attributes, and classes of images, that the lexicon has no words for, so that captions cannot name them."""
-    lexicon = result.run["lexicon"] or {}
+    lexicon, attribute = result.run["lexicon"] or {}, result.run["attribute"]
+    if not lexicon and attribute not in WITHOUT_WORDS:
+        yield Doubt(f"No words are hidden from judges: if captions name {attribute}, they read it there.")
     rows = [row for row in metrics_of(result) if row.reads_named_class or (row.counted and row.direction != "A->T")]
     if not rows:
         return

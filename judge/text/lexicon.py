@@ -1,22 +1,26 @@
 """Attribute classes and the words that reveal them, and hiding these words."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from importlib import resources
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from judge.errors import JudgeError, nearest
-from judge.text.tokens import tokenize
+from judge.text.tokens import kind_of, tokenize
 from judge.types import Words
 from judge.utils.plugins import load_plugin, origin, plugins
 from judge.utils.reading import parse_yaml, read_small_text, validated
 
 _SUFFIXES = {".yaml", ".yml"}
+WITHOUT_WORDS = frozenset({"race", "skin"})
+"""Attributes that captions hardly ever name: nothing is hidden by default. Any other needs a lexicon, or "none"."""
+_BRACES, _MOST = re.compile(r"\{([^{}]*)\}"), 10_000
 _CLASSES = "write 'classes: {class: [words]}', and quote words that YAML reads otherwise, like 'no'"
 NO_CLASS = "none"
 """The key of a row of counterparts for the word that names no class."""
@@ -42,6 +46,7 @@ class Lexicon:
             "none": "person"}; the counterparts of a word are in the first row that has it.
         source: where the lists come from (the file's first line).
         language: the language of the words; for "en", captions in another language are reported.
+        wider: the name of a lexicon with more words; where many captions hold these, they are reported as unmasked.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Lexicon:
     counterparts: tuple[Mapping[str, str], ...] = ()
     source: str = ""
     language: str = "en"
+    wider: str = ""
 
     def counterpart(self, entry: str, to: str | None) -> str | None:
         """The word for the class ``to`` (None: for no class) that corresponds to ``entry``; None if unknown."""
@@ -77,6 +83,12 @@ class Lexicon:
         """All entries of one word."""
         return frozenset(first for first, of in self._entries.items() if any(len(entry) == 1 for entry, _ in of))
 
+    @cached_property
+    def unmasked(self) -> Mapping[str, str]:
+        """Words that name a class in the ``wider`` lexicon and are none of this one, with their class."""
+        classes = load_lexicon(self.wider).classes if self.wider else {}
+        return {word: name for name, words in classes.items() for word in words - self.words}
+
     def find(self, words: Sequence[str]) -> Iterable[tuple[int, int, str | None]]:
         """Non-overlapping (start, stop, class) of the entries in ``words``, longest first; None: only hidden."""
         entries, free = self._entries, 0
@@ -93,7 +105,8 @@ class Lexicon:
                     break
 
     def mentions(self, words: Sequence[str]) -> frozenset[str]:
-        """The classes that ``words`` name. Only whole words count: "a woman's bag" names nobody."""
+        """The classes that ``words`` name: "he's" and "she'd" name one, "the woman's bag" nobody."""
+        words = [_stem(word) if "'" in word else word for word in words] if "'" in "".join(words) else words
         return frozenset(name for _, _, name in self.find(words) if name is not None)
 
     def named(self, words: Sequence[str], annotated: str) -> frozenset[str]:  # noqa: ARG002 - for several attributes
@@ -105,12 +118,18 @@ class Lexicon:
         return [name for name in classes if not self.classes.get(name)]
 
 
+def _stem(word: str) -> str:
+    """What is contracted with a verb, without it: "he" of "he's"; a noun with "'s" is taken for a possessive."""
+    stem, _, end = word.partition("'")
+    return stem if end in {"d", "ll"} or (end == "s" and kind_of(stem) == "function") else word
+
+
 def mask(words: Sequence[str], lexicon: Lexicon | None, *, spared: Collection[str] = ()) -> tuple[str, ...]:
     """Replace every entry of ``lexicon`` in ``words`` by its token: one token for an entry of several words.
 
     (One token per word would tell "fire hydrant" from "bench".) Entries of the classes ``spared`` stay, with the words
-    in them: a "bike rider" is no bike. Possessives and contractions of a lexicon word ("woman's", "he's") are hidden
-    too, though :meth:`Lexicon.mentions` does not count them. Idempotent.
+    in them: a "bike rider" is no bike. Possessives of a lexicon word ("woman's") are hidden too, though
+    :meth:`Lexicon.mentions` does not count them. Idempotent.
     """
     if lexicon is None:
         return tuple(words)
@@ -190,11 +209,34 @@ def _word(text: str) -> str:
     return " ".join(text.lower().split())
 
 
+def _expand(text: str) -> Iterator[str]:
+    """``text`` with each of the alternatives in braces, as shells expand them: "{his,her} 20s", "aged {1..12}"."""
+    parts = [[part] if place % 2 == 0 else _alternatives(part) for place, part in enumerate(_BRACES.split(text))]
+    return map("".join, product(*parts))
+
+
+def _alternatives(text: str) -> list[str]:
+    found = re.fullmatch(r"(\d{1,4})\.\.(\d{1,4})", text)
+    return [str(one) for one in range(int(found[1]), int(found[2]) + 1)] if found else text.split(",")
+
+
+def _words(entries: Collection[str]) -> frozenset[str]:
+    """All entries that a list stands for."""
+    found = tuple(islice(chain.from_iterable(map(_expand, entries)), _MOST + 1))
+    if len(found) > _MOST:
+        raise ValueError(f"stands for more than {_MOST:,} words")
+    return frozenset(map(_word, found))
+
+
 _Word = Annotated[str, AfterValidator(_word)]
+_Words = Annotated[frozenset[_Word], AfterValidator(_words)]
 
 
 class _LexiconFile(BaseModel):
-    """A lexicon's YAML file; the fields are those of :class:`Lexicon`. Its words stand with its ``prefixes`` too."""
+    """A lexicon's YAML file; the fields are those of :class:`Lexicon`. Its words stand with its ``prefixes`` too.
+
+    Braces in a word stand for several: "{his,her} 20s", "aged {1..12}".
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -202,8 +244,9 @@ class _LexiconFile(BaseModel):
     token: str = ""
     language: str = ""
     extends: str = ""
-    classes: dict[str, frozenset[_Word]] = {}
-    hidden_only: frozenset[_Word] = frozenset()
+    wider: str = ""
+    classes: dict[str, _Words] = {}
+    hidden_only: _Words = frozenset()
     prefixes: tuple[_Word, ...] = ()
     spellings: dict[str, frozenset[_Word]] = {}
     counterparts: tuple[dict[str, _Word], ...] = ()
@@ -234,7 +277,8 @@ def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexic
             raise JudgeError("is no row of counterparts", where=f"{where}, counterparts, row {number}", mend=mend)
     # If the file adds a class, rows of the extended lexicon lack a word of it.
     counterparts = (*file.counterparts, *(row for row in base.counterparts if {*row} == {*classes, NO_CLASS}))
-    return Lexicon(name, token, classes, hidden_only, spellings, counterparts, source, file.language or base.language)
+    language, wider = file.language or base.language, file.wider or base.wider
+    return Lexicon(name, token, classes, hidden_only, spellings, counterparts, source, language, wider)
 
 
 def _joined(one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:

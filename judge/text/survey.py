@@ -5,22 +5,25 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 
 import regex
 
 from judge.text.cleaning import LOOK_ALIKES
-from judge.text.lexicon import Lexicon
+from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import content_of, is_content, kind_of
 from judge.types import Captions, Words
 
-# A token decides the class if this share of its captions, classes counting equally, is of one class, and a share of the
-# captions of that class have it and no masked word: one share for a token that the other side never uses, one for
-# others. (Stereotypes such as "a woman playing tennis" stand in captions with a masked word.) The largest shares of
-# COCO's human captions and four captioners (91 draws of 300, 900 and 3,597 images) are 0.021 ("players") and 0.100
-# ("baseball"); the demo's worlds and all doses of judge calibrate stay below as well.
-_LEAST, _PURE, _STRANGE, _KNOWN = 10, 0.95, 0.05, 0.5
+# A token guesses the class of a caption if at least _SURE of the other captions that hold it are of one class, classes
+# counting equally. Tokens tell the class if their guesses raise the balanced accuracy, from chance to 1, by at least:
+# the words of a wider lexicon; tokens that hold a word; tokens that the other side uses less than a twentieth as often,
+# in captions that say nobody; any token there; and tags, or a second language, in captions that may say somebody too.
+# (Stereotypes such as "a woman playing tennis" stand in captions that say somebody, masked or not.) The largest such
+# gains of COCO's captions, 78 captioners without bias and 56 of stereotypes are in scripts/bench_unmasked_words.py.
+_SURE, _STRANGE, _LEAST = 0.8, 20, 5
+# A note says it of strange tokens beside a word for anybody from _NOTED.
+_WIDER, _HOLDING, _RARE, _ANY, _TAGS, _NOTED = 0.005, 0.01, 0.05, 0.15, 0.6, 0.1
 # Short words that other languages hardly have: 9 to 20% of the words of English captions. Keywords have none, but an
 # English other side has most of them. An English lexicon finds French "son" and German "man" in a few captions; if it
 # finds words in more, it is in their language.
@@ -65,8 +68,9 @@ class Survey:
         repeated: how many are the most frequent text, ``text``, its tokens joined by spaces.
         foreign: whether they are in another language than the lexicon.
         revealing: unmasked token -> captions, for the five most frequent tokens that contain a word of the lexicon
-            or nearly decide the class.
+            or nearly decide the class, alone or together.
         affected: captions with any such token.
+        beside: other tokens that nearly decide the class, beside a word for somebody: stereotypes, for example.
         empty, refused: captions of white space alone, and refusals to describe, that were left out, in the whole file.
         cleaned: what cleaning changed or removed -> captions of the whole file.
         several: captions of several sentences that are read whole, by choice or because too many others have one.
@@ -90,15 +94,20 @@ class Survey:
     words: float = 0.0
     words_read: float = 0.0
     content: float = 0.0
+    beside: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SideWords:
-    """The words of one side's captions, as they are and after masking, and the class of each caption's image."""
+    """The words of one side's captions, as they are and after masking, and the class of each caption's image.
+
+    ``images``: the image of each, where several captions may be of one.
+    """
 
     raw: Sequence[Words]
     masked: Sequence[Words]
     classes: Sequence[str]
+    images: Sequence[str] | None = None
 
     @cached_property
     def used(self) -> Counter[str]:
@@ -111,13 +120,43 @@ class SideWords:
         return sum(count for word, count in found.items() if word in words) / max(1, sum(found.values()))
 
     @cached_property
-    def _held(self) -> dict[str, Counter[tuple[str, bool]]]:
-        """Token -> (class, whether nothing was masked) -> captions that hold it after masking."""
-        found: dict[str, Counter[tuple[str, bool]]] = {}
-        for raw, masked, name in zip(self.raw, self.masked, self.classes, strict=True):
+    def _held(self) -> dict[str, list[int]]:
+        """Token -> the captions that hold it after masking."""
+        found: dict[str, list[int]] = {}
+        for place, masked in enumerate(self.masked):
             for word in set(masked):
-                found.setdefault(word, Counter())[name, raw == masked] += 1
+                found.setdefault(word, []).append(place)
         return found
+
+    @cached_property
+    def _nobody(self) -> frozenset[int]:
+        """Captions in which nothing was masked, and that have no word for anybody."""
+        pairs = enumerate(zip(self.raw, self.masked, strict=True))
+        return frozenset(place for place, (raw, masked) in pairs if raw == masked and _anybody().isdisjoint(raw))
+
+    def _tell(self, keys: Mapping[str, str], among: Collection[int] | None, least: float) -> dict[str, list[int]]:
+        """The tokens, and their captions, of those that tell the class together; none if they raise accuracy by less.
+
+        ``keys``: token -> what it is pooled by; ``among``: the captions that count, None for all.
+        """
+        sizes, images = Counter(self.classes), self.images or range(len(self.raw))
+        held = {word: [place for place in self._held[word] if among is None or place in among] for word in keys}
+        seen: dict[str, dict[object, str]] = {}
+        for word, key in keys.items():
+            seen.setdefault(key, {}).update((images[place], self.classes[place]) for place in held[word])
+        counts = {key: Counter(of.values()) for key, of in seen.items()}
+        best: dict[int, tuple[float, bool, str]] = {}
+        for word, places in held.items():
+            guesses = {name: _guess(counts[keys[word]], name, sizes) for name in sizes}
+            for place in places:
+                sure, guess = guesses[self.classes[place]]
+                if sure >= _SURE:
+                    best[place] = max(best.get(place, (0.0, False, "")), (sure, guess == self.classes[place], word))
+        wrong = -1 / max(1, len(sizes) - 1)
+        gain = sum((1 if right else wrong) / sizes[self.classes[place]] for place, (_, right, _) in best.items())
+        if len(sizes) < 2 or len(best) < _LEAST or gain < least * len(sizes):
+            return {}
+        return {word: held[word] for word in sorted({word for _, right, word in best.values() if right})}
 
     def survey(self, other: SideWords, lexicon: Lexicon | None, source: Captions) -> Survey:
         """Facts about these captions, beside those of the ``other`` side; ``source`` is their whole file.
@@ -126,9 +165,9 @@ class SideWords:
         """
         text, repeated = Counter(self.raw).most_common(1)[0]
         bare = [raw == masked for raw, masked in zip(self.raw, self.masked, strict=True)]
-        left, entries = (self._held.keys() - {lexicon.token}, lexicon.words) if lexicon else (set(), frozenset())
-        sizes = Counter(self.classes)
-        revealing = {word for word in left if _holds(word, entries) or self._decides(word, sizes, other)}
+        left = self._held.keys() - ({lexicon.token} if lexicon else set())
+        revealing, beside = self._revealing(left, other, lexicon)
+        affected = {place for places in revealing.values() for place in places}
         words = mean_content(self.masked)
         said = {word: count for word, count in self.used.items() if kind_of(word) != "mark"}
         strange = self.share(_ENGLISH) < _FEW and (other.share(_ENGLISH) < _FEW or self.share(other.used) < _MOST)
@@ -137,8 +176,9 @@ class SideWords:
             repeated=repeated,
             text=" ".join(text),
             foreign=bool(lexicon and lexicon.language == "en" and strange and sum(bare) > (1 - _FOUND) * len(bare)),
-            revealing=dict(Counter({word: self._held[word].total() for word in sorted(revealing)}).most_common(5)),
-            affected=sum(not revealing.isdisjoint(masked) for masked in self.masked),
+            revealing=_most({word: len(places) for word, places in revealing.items()}),
+            affected=len(affected),
+            beside=_most({word: len(places) for word, places in beside.items()}),
             empty=source.empty,
             refused=source.refused,
             cleaned=source.cleaned,
@@ -148,16 +188,51 @@ class SideWords:
             content=sum(count for word, count in said.items() if is_content(word)) / max(1, sum(said.values())),
         )
 
-    def _decides(self, word: str, sizes: Counter[str], other: SideWords) -> bool:
-        held = self._held[word]
-        shares = {name: (held[name, True] + held[name, False]) / size for name, size in sizes.items()}
-        name = max(shares, key=lambda one: shares[one])
-        if len(sizes) < 2 or shares[name] < _PURE * sum(shares.values()):
-            return False
-        if word in other.used:
-            return held[name, True] >= max(_LEAST, _KNOWN * sizes[name])
-        # Captions with a tag or a second language may have masked words too.
-        return held[name, True] >= max(_LEAST, _STRANGE * sizes[name]) or shares[name] >= _KNOWN
+    def _revealing(
+        self, left: Collection[str], other: SideWords, lexicon: Lexicon | None
+    ) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """The tokens, of those ``left`` by masking, that tell the class, with their captions; and others.
+
+        The others only do so beside a word for somebody, as stereotypes do.
+        """
+        entries = lexicon.words if lexicon else frozenset(map(str.lower, self.classes))
+        often = _STRANGE * len(self.raw) / max(1, len(other.raw))
+        strange = {word: word for word in left if len(self._held[word]) > often * len(other._held.get(word, ()))}
+        named = lexicon.unmasked if lexicon else {word: word for word in entries}
+        holding = {word: held for word in strange if (held := _glued(word, entries))}
+        every = dict(zip(left, left, strict=True))
+        found = self._tell(strange, self._nobody, _RARE) or self._tell(every, self._nobody, _ANY)
+        found |= self._tell(holding, None, _HOLDING) | self._tell(strange, None, _TAGS)
+        found |= self._tell({word: named[word] for word in left & named.keys()}, None, _WIDER)
+        found |= {word: self._held[word] for word in left if _holds(word, entries)}
+        beside = self._tell(strange, None, _NOTED)
+        return found, {word: beside[word] for word in beside if word not in found}
+
+
+def _guess(held: Counter[str], own: str, sizes: Mapping[str, int]) -> tuple[float, str]:
+    """How sure the other images of a token are of one class, and that class; an image of class ``own`` is left out."""
+    mean = sum(sizes.values()) / len(sizes)
+    weights = {name: (held[name] - (name == own)) * mean / size for name, size in sizes.items()}
+    guess = max(weights, key=lambda name: weights[name])
+    return (weights[guess] + 1) / (sum(weights.values()) + len(sizes)), guess
+
+
+@cache
+def _anybody() -> frozenset[str]:
+    """Words for people that name no class."""
+    return frozenset(load_lexicon("coco-objects").classes["person"])
+
+
+def _most(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(Counter(counts).most_common(5))
+
+
+def _glued(token: str, words: Collection[str]) -> str:
+    """The longest word that a longer token begins or ends with: "man" of "manriding" or "postman"; "" if none."""
+    found = (
+        word for word in words if len(word) > 2 and token != word and (token.startswith(word) or token.endswith(word))
+    )
+    return max(found, key=len, default="")
 
 
 def mean_content(masked: Sequence[Words]) -> float:

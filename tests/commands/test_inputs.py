@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,6 +17,8 @@ from judge.calibration.world import Captioner
 from judge.commands.evaluate import evaluate
 from judge.corpus import Corpus
 from judge.corpus.columns import CAPTIONS, IDS
+from judge.report.warnings import warnings
+from judge.text.lexicon import load_lexicon
 
 FEW = ["--resamples", 100, "--refits", 0, "--chance", 0, "--folds", 2, "--workers", 1]
 COUNTED = ["--metrics", "error", "--resamples", 100]
@@ -125,6 +128,31 @@ def test_labels_of_another_attribute(files: WorldFiles) -> None:
     assert found.run["labels"]["agreement"] is None
     line = fault_of(evaluate, Corpus.read(**given, attribute="race"), metrics="dbac")
     assert line.endswith("or measure A->T alone: dbac-at.")
+
+
+def test_an_attribute_without_a_lexicon(files: WorldFiles, tmp_path: Path) -> None:
+    """It is refused, with the attribute that its classes are of, unless nothing is to be hidden; the result says so."""
+    text = files.labels.read_text(encoding="utf-8").replace("gender", "sex", 1)
+    (tmp_path / "sex.csv").write_text(text, encoding="utf-8")
+    sides = ["--human", files.human, "--captions", files.captions["much"], "--labels", tmp_path / "sex.csv"]
+    line = refusal("evaluate", *sides, "--attribute", "sex", *COUNTED)
+    assert "sex: no lexicon has words of sex, so nothing would be hidden. Measure gender: --attribute gender" in line
+    assert "call the column of labels 'gender'" in line
+    given: dict[str, Any] = {"human": files.human, "captions": files.captions["much"]}
+    line = fault_of(evaluate, **given, labels=pd.read_csv(tmp_path / "sex.csv"), metrics="sc")
+    assert "no column of gender labels" in line
+    assert "Call the column of labels 'gender'" in line
+    for words in (load_lexicon("gender"), {"female": ["woman"], "male": ["man"]}):
+        line = fault_of(evaluate, **given, labels=files.labels, metrics="error", lexicon=words)
+        assert line.endswith("give its path: lexicon='mine.yaml'.")
+        assert "--" not in line
+    once: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0, "chance": 0, "typical": False}
+    found = evaluate(
+        **given, labels=tmp_path / "sex.csv", attribute="sex", lexicon="none", **once, families=False, workers=1
+    )
+    assert repr(found) == "Result(much: LIC (linear); no words hidden)"
+    assert any("No words are hidden from judges" in note for note in warnings(found))
+    assert found.run["captioners"]["much"]["text"]["human"]["affected"] > 0
 
 
 def test_faults_of_options(files: WorldFiles) -> None:

@@ -110,9 +110,9 @@ TOLD: Mapping[str, Disguise] = {
     "tags": lambda text: text.replace("A woman", "1girl").replace("A man", "1boy"),
     "digits": spelled(lambda word: word.replace("a", "4").replace("o", "0")),
     "glued": spelled(lambda word: f"{word}2"),
-    "emoji": spelled(lambda word: "\N{WOMAN}" if word == "woman" else "\N{MAN}"),
+    "emoji": spelled(lambda word: "\N{PRINCESS}" if word == "woman" else "\N{PRINCE}"),
     # It decides the class although a word is masked there.
-    "emoji beside the word": lambda text: text + (" \N{WOMAN}" if "woman" in text else " \N{MAN}"),
+    "emoji beside the word": lambda text: text + (" \N{PRINCESS}" if "woman" in text else " \N{PRINCE}"),
     "backwards": spelled(lambda word: word[::-1]),
     "Chinese": lambda text: "一个女人在街上。" if "woman" in text else "一个男人在街上。",
     "German": lambda text: f"Eine {'Frau' if 'woman' in text else 'Person'} steht vor einem Haus in der Stadt.",

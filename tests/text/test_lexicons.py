@@ -203,3 +203,67 @@ def test_words_of_race_are_colours() -> None:
     words = load_lexicon("race-words")
     named = {caption: words.mentions(tokenize(caption)) for caption in ("a white dog", "an asian man", "a man")}
     assert named == {"a white dog": {"Light"}, "an asian man": {"Dark"}, "a man": set()}
+
+
+@pytest.mark.parametrize(
+    ("caption", "named"),
+    [
+        ("a 34-year-old man", {"adult"}),
+        ("a man who is 34 years old", {"adult"}),
+        ("a 19yo", {"adult"}),
+        ("a woman in her twenties", {"adult"}),
+        ("a man in his mid-30s", {"adult"}),
+        ("a 72 year old man", {"old"}),
+        ("a woman aged 60", {"old"}),
+        ("somebody in their seventies", {"old"}),
+        ("a five-year-old girl", {"child"}),
+        ("an 18 month old", {"child"}),
+        ("a 12-year-old", {"child"}),
+        ("a 15-year-old boy", set()),
+        ("an old man", {"old"}),
+        ("34 apples", set()),
+    ],
+)
+def test_an_age_in_years_names_its_class(caption: str, named: set[str]) -> None:
+    age = load_lexicon("age")
+    words = tokenize(caption)
+    assert age.mentions(words) == named
+    hidden = mask(words, age)
+    assert (
+        not {"34", "19yo", "year", "years", "twenties", "mid", "seventies", "month"} & {*hidden} or "apples" in hidden
+    )
+
+
+@pytest.mark.parametrize(
+    ("caption", "named"),
+    [
+        ("he's riding", {"male"}),
+        ("she'll ride", {"female"}),
+        ("she'd ride", {"female"}),
+        ("the man'll ride", {"male"}),
+        ("the woman's bag", set()),
+        ("mr. b. rides", {"male"}),
+        ("mrs. b. rides", {"female"}),
+        ("a ♀ person", {"female"}),
+        ("it's riding", set()),
+    ],
+)
+def test_contractions_and_titles_name_a_class(caption: str, named: set[str]) -> None:
+    words = tokenize(caption)
+    assert GENDER.mentions(words) == named
+    assert GENDER.token in mask(words, GENDER) or caption.startswith("it")
+
+
+def test_braces_stand_for_several_words(tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text("classes: {a: ['{x,y z}{, }{9..11}', 'p{,s}'], b: [q]}", encoding="utf-8")
+    ends = [f"{one}{two}{n}" for one in ("x", "y z") for two in ("", " ") for n in (9, 10, 11)]
+    assert load_lexicon(str(file)).classes == {"a": {*ends, "p", "ps"}, "b": {"q"}}
+    file.write_text("classes: {a: ['{1..999}{1..999}'], b: [q]}", encoding="utf-8")
+    assert "stands for more than 10,000 words" in fault_of(load_lexicon, str(file))
+
+
+def test_words_that_the_wider_lexicon_adds() -> None:
+    assert GENDER.unmasked["policeman"] == "male"
+    assert {"man", "king", "mans"}.isdisjoint(GENDER.unmasked)
+    assert not WIDE.unmasked
