@@ -2,14 +2,11 @@
 
     python scripts/bench_lic.py agreement --human H.json --captions A.json --captions B.json --labels L.csv
     python scripts/bench_lic.py step
-    python scripts/bench_lic.py stack
 
 The plain run is the yardstick, for numbers and for speed: ``nn.LSTM``, packed sequences, one classifier after the other
 on one thread; it shares nothing with the package but the masked and aligned words and the images of each split.
 ``agreement`` prints LIC_M and LIC_D of both. ``step`` times an epoch of plain, package and package in bf16 in turns, on
-one core. ``stack`` times judges that train together as one network, on the GPU if there is one, compared with the
-package's and plain ones one by one, on captions of COCO's lengths: by default LIC's protocol for one captioner, 60
-judges, an epoch of each. Figures: BENCHMARKS.md.
+one core. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
@@ -36,7 +33,6 @@ from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
-from judge.training.stacked import Ensemble
 from judge.types import FloatArray, Sample, Target
 
 BATCH, RATE = 64, 5e-5
@@ -159,29 +155,6 @@ def step(rounds: int = 5) -> None:
     found = in_turns(ways, rounds, time.process_time)
     for name in ("float32", "bf16"):
         print(f"plain / package, {name}: {ratios(found['plain'], found[name])}")
-
-
-@app.command()
-def stack(judges: int = 60, images: int = 9700, epochs: int = 1, alone: int = 2) -> None:
-    """Judges together; the package's and plain ones one by one, of which ``alone`` each are timed."""
-    torch.set_num_threads(1)
-    print(machine())
-    device = make_accelerator().device.type
-    texts = [draw_captions(images, seed=seed % 6) for seed in range(judges)]
-
-    def together(texts: Sequence[Sequence[Sample]]) -> None:
-        Ensemble([make_judge(epochs) for _ in texts], texts, range(judges)).fit()
-
-    together([own[: 2 * BATCH] for own in texts])  # Libraries load, and choose their kernels.
-    whole = seconds(lambda: together(texts))
-    print(f"{device}: {judges} judges together {whole:.1f} s")
-    ways: dict[str, Callable[[Sequence[Sample]], object]] = {
-        "the package, one by one": lambda own: make_judge(epochs).fit(own, seed=0),
-        "plain": lambda own: train_plain(own, own[:1], seed=0, epochs=epochs, device=device),
-    }
-    for name, work in ways.items():
-        each = statistics.median(seconds(lambda own=own, work=work: work(own)) for own in texts[:alone])  # type: ignore[misc]
-        print(f"{name}: {each:.1f} s a judge, {each * judges / whole:.2f} times as long")
 
 
 if __name__ == "__main__":

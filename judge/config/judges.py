@@ -118,7 +118,6 @@ class TrainingSettings(Settings):
         None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"
     )
     workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1, le=1024)
-    stack: bool | None = option(None, "train recurrent judges together, many as one program, or one by one", "on GPUs")
     dataloader_workers: int | None = option(
         None, "processes that prepare batches for each judge", "up to 8 for hf: on GPUs, else 0", ge=0, le=1024
     )

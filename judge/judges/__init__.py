@@ -244,7 +244,6 @@ class Blueprint:
         network: makes an untrained network for a target, from its training samples (vocabulary) and materials. The
             global torch generator is seeded before.
         recipe: how to train the network.
-        stacked: whether several networks, which have ``parts()``, can be trained as one program on a GPU.
         modalities: its inputs; metrics that hide people in images need a judge that uses images.
         backbone: makes the frozen network that computes features of images.
         regions: whether that takes boxes.
@@ -266,7 +265,6 @@ class Blueprint:
     restore: Callable[[Target, Words, Mapping[str, Any]], SelfTrained] | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
     recipe: Recipe | None = None
-    stacked: bool = False
     modalities: frozenset[Modality] = frozenset({"caption"})
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False
@@ -285,7 +283,7 @@ class Blueprint:
             found |= {part.name for part in fields(Recipe)} | {"precision", "dataloader_workers"}
         if self.backbone:
             found |= {"backbone", "backbone_weights", "image_size"}
-        return frozenset(found | {"stack"} if self.stacked else found)
+        return frozenset(found)
 
     def perceive(self, sample: Sample) -> Sample:
         """The sample with the blanked modalities removed."""

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain, pairwise
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -142,15 +141,6 @@ def make_mlp(inputs: int, classes: int, layers: int) -> nn.Sequential:
     return nn.Sequential(*chain.from_iterable(inner), OutputLayer(widths[-1], classes))
 
 
-class Parts(NamedTuple):
-    """The layers of a recurrent judge, in order; dropout follows the embedding and the encoder."""
-
-    embedding: nn.Embedding
-    encoder: nn.LSTM | nn.RNN
-    dropout: float
-    head: Sequence[nn.Module]
-
-
 class EncoderClassifier(nn.Module):
     """Embedding [V, E] -> encoder, [B, T, E] -> [B, D] -> head, [B, D] -> [B, A]; dropout before the last two."""
 
@@ -177,11 +167,6 @@ class EncoderClassifier(nn.Module):
         embedded = self.dropout(self.embedding(batch["tokens"]))
         logits: Tensor = self.head(self.dropout(self.encoder(embedded, batch)))
         return logits
-
-    def parts(self) -> Parts:
-        """For :mod:`judge.training.stacked`; recurrent encoders only."""
-        assert isinstance(self.encoder, Recurrent)
-        return Parts(self.embedding, self.encoder.layer, self.dropout.p, list(self.head))
 
 
 def make_lstm(
@@ -220,7 +205,6 @@ def _blueprint(encoder: str, name: str, head: int) -> Blueprint:
         name,
         f"{SOURCES[head]}; sizes and training are this project's",
         network=partial(_network, encoder, head),
-        stacked=not encoder.startswith("transformer"),
         recipe=Recipe(epochs=8, learning_rate=1e-3, batch_size=64),
     )
 
@@ -233,7 +217,6 @@ BLUEPRINTS = {
         "lstm",
         "hirota2022quantifying, supplement A.1",
         network=partial(_network, "lstm", None),
-        stacked=True,
         recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
     ),
 }

@@ -115,15 +115,15 @@ def fit_member(member: Member, setup: TrainingSetup) -> Predictions:
     with threads(1 if setup.sharing_of(member.judge) == "members" else None):
         judge = build_judge(member, setup, checkpoint=answers and checkpoint_beside(answers))
         judge.fit(member.training(), seed=member.stream, validation=member.validation())
-        return answer(member, judge, setup)
+        return _answer(member, judge, setup)
 
 
-def answer(member: Member, judge: Judge, setup: TrainingSetup, **notes: str) -> Predictions:
-    """A trained judge's answers about its test samples; its weights are stored, with ``notes``."""
+def _answer(member: Member, judge: Judge, setup: TrainingSetup) -> Predictions:
+    """A trained judge's answers about its test samples; its weights are stored."""
     found = judge.predict(member.test())
     if member.validates:
         found = _validated(member, found, judge.predict(member.validation()))
-    _store_weights(judge, member, setup, found, **notes)
+    _store_weights(judge, member, setup, found)
     return found
 
 
@@ -171,7 +171,7 @@ def _validated(member: Member, test: Predictions, validation: Predictions) -> Pr
     return replace(test, notes={**test.notes, VALIDATION_LOSS: float(loss)})
 
 
-def _store_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Predictions, **notes: str) -> None:
+def _store_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Predictions) -> None:
     """Write the file of a trained judge if it is to be stored; all processes that trained it call this."""
     path, sharing = weights_file(member, setup), setup.sharing_of(member.judge)
     if not path:
@@ -183,7 +183,7 @@ def _store_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Pr
         write_tensors(path, trained.tensors(), saved.notes())
     else:
         writes = sharing == "members" or is_main_process()
-        save_network(cast("NetworkJudge", judge), path if writes else None, about, **notes)
+        save_network(cast("NetworkJudge", judge), path if writes else None, about)
 
 
 def build_judge(member: Member, setup: TrainingSetup, *, checkpoint: Path | None = None) -> Judge:

@@ -91,7 +91,7 @@ def _identify_judge(judge: Blueprint, setup: TrainingSetup) -> dict[str, str]:
         found[_IMAGES if judge.backbone else _CAPTIONS] = features.key
     if recipe and setup.is_trained(judge) and not setup.keeps_weights:
         # Kept judges are found wherever they were trained. Others draw random numbers by device and process.
-        found |= {"the device": computes_on()} | ({"--stack": str(setup.stacks(judge))} if judge.stacked else {})
+        found["the device"] = computes_on()
         found["the number of processes"] = str(promised() if setup.sharing_of(judge) == "data" else 1)
     return found
 

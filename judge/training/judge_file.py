@@ -236,7 +236,7 @@ def perceive(saved: Saved, image: str, index: int, words: Words) -> Sample:
     return saved.blueprint.perceive(Sample(image, side, index, words, (0,), image=image if saved.sees else None))
 
 
-def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any] | None = None, **notes: str) -> None:
+def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any] | None = None) -> None:
     """Write the file of a trained network; all processes that trained it call this, most of them without ``path``.
 
     Without ``about``, from :func:`describe_member`, the judge cannot predict on new captions.
@@ -256,7 +256,7 @@ def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any
         **(about or {}),
     )
     place = {"device": accelerator.device.type, "processes": judge.trainer.world}
-    save_weights(path, cast("nn.Module", judge.network), {**saved.notes(), **notes, **place})
+    save_weights(path, cast("nn.Module", judge.network), {**saved.notes(), **place})
 
 
 def answer(

@@ -156,7 +156,6 @@ class TrainingSetup:
         mixed_precision: Accelerate's ("no", "bf16", "fp16"); None for that of the launch.
         workers: members trained at a time on this machine; None for one a core. Processes of a launch, and a GPU, train
             one at a time.
-        stack: whether judges that can be are trained together as one program; None for doing so on GPUs only.
         loaders: processes that collate batches ahead for each judge; None for a number that suits judge and device.
         store: folder of the answers of finished members and of checkpoints; None to keep none.
         keeps_weights: whether trained judges are stored there too.
@@ -171,7 +170,6 @@ class TrainingSetup:
     sharing: Sharing | None = None
     mixed_precision: str | None = None
     workers: int | None = None
-    stack: bool | None = None
     loaders: int | None = None
     store: Path | None = None
     keeps_weights: bool = False
@@ -215,16 +213,3 @@ class TrainingSetup:
         """How processes share the training; a judge that trains itself is always trained by one of them."""
         recipe = self.recipe_of(judge)
         return "members" if recipe is None else self.sharing or recipe.sharing
-
-    def stacks(self, judge: Blueprint) -> bool:
-        """Whether judges of this kind are trained together as one program.
-
-        fp16 scales the loss of each judge by itself, so such judges are trained one by one; so are those whose learning
-        rate changes.
-        """
-        recipe = self.recipe_of(judge)
-        if not judge.stacked or self.sharing_of(judge) != "members" or self.precision == "fp16":
-            return False
-        if recipe is None or recipe.warmup or recipe.decay or recipe.clip is not None:
-            return False
-        return computes_on() != "cpu" if self.stack is None else self.stack

@@ -1,7 +1,6 @@
 """Train many judges, shared out among the processes of a launch, or among the cores of one machine.
 
-Each judge is trained on one thread, so that any number of processes and workers gives the same numbers (up to rounding
-if several train as one program). Large judges (``Recipe.sharing`` "data") are the exception: all processes and threads
+Each judge is trained on one thread, so that any number of processes and workers gives the same numbers. Large judges (``Recipe.sharing`` "data") are the exception: all processes and threads
 train one of them together, unless each GPU has a judge of its own to train.
 """
 
@@ -29,8 +28,6 @@ from judge.utils.parallel import unordered, usable_cores
 # At most so many batches of joint judges are sent to a worker together, so that the captions they share are sent once;
 # each worker has at least so many such groups, so that all workers end at about the same time.
 _TOGETHER, _GROUPS = 4, 2
-# Judges of one program: more would not be faster, and none is stored before all are done.
-_MOST_STACKED = 64
 _logger = logging.getLogger("judge")
 R = TypeVar("R")
 Then = Callable[[Member, Predictions], R]
@@ -38,7 +35,7 @@ Then = Callable[[Member, Predictions], R]
 Equal = list[Member]
 """Members with equal evidence, split and seed: one judge."""
 Batch = list[Equal]
-"""Judges that are trained together: one; all of a captioner, if they are trained jointly; or those of one program."""
+"""Judges that are trained together: one, or all of a captioner, if they are trained jointly."""
 Finished = tuple[dict[str, list[R]], int]
 """The results of a batch, by key, and the number of judges trained."""
 
@@ -100,7 +97,7 @@ def train_members(
     equal: dict[str, Equal] = {}
     for member in members:
         equal.setdefault(member.key, []).append(member)
-    batches = list(_batches(list(equal.values()), setup))
+    batches = list(_batches(list(equal.values())))
     if launched():
         found = _in_launch(batches, setup, then, progress)
     else:  # Networks, which may share a GPU, after the others.
@@ -210,27 +207,17 @@ def _for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
     return replace(setup, materials=replace(setup.materials, images=None))
 
 
-def _batches(judges: Sequence[Equal], setup: TrainingSetup) -> Iterator[Batch]:
-    """Networks one by one, or as one program; judges trained jointly, for one captioner's evidence, together."""
+def _batches(judges: Sequence[Equal]) -> Iterator[Batch]:
+    """Networks one by one; judges trained jointly, for one captioner's evidence, together."""
     joint: dict[tuple[str, int, bool], Batch] = {}
-    stacks: dict[tuple[object, ...], Batch] = {}
     for same in judges:
         member = same[0]
-        if setup.stacks(member.judge):
-            key = member.judge.name, member.target, len(member.split.train), member.validates
-            stacks.setdefault(key, []).append(same)
-        elif member.judge.joint is None:
+        if member.judge.joint is None:
             yield [same]
         else:
             evidence = member.samples.evidence if isinstance(member.samples, Slot) else member.samples
             joint.setdefault((member.judge.name, id(evidence), member.validates), []).append(same)
     yield from joint.values()
-    # Every process, or core, is to have some.
-    cores = setup.workers or _default_workers([[same] for same in judges])
-    shares = promised() if launched() else cores
-    for stack in stacks.values():
-        size = min(_MOST_STACKED, -(-len(stack) // shares))
-        yield from (stack[start : start + size] for start in range(0, len(stack), size))
 
 
 def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
@@ -243,11 +230,7 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
         found = gather(found)[0]
     if any(answers is None for answers in found):
         stored = [answers is not None for answers in found]
-        if setup.stacks(members[0].judge):
-            from judge.training.stacked import fit_stacked
-
-            found = fit_stacked(members, found, setup)
-        elif members[0].judge.joint is None:
+        if members[0].judge.joint is None:
             found = [fit_member(members[0], setup)]
         else:  # They choose together: all are trained.
             found = list(fit_jointly(members, setup))

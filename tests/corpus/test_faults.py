@@ -66,7 +66,9 @@ def test_other_bad_records(write: Write) -> None:
 
 def test_images_whose_names_differ_by_their_suffix(write: Write) -> None:
     """1.jpg and 1.png are two images with one id: they are never put together. In two files they are one image."""
-    told = "image '1' is a file .png here and .jpg in another record. Rename one of the two images, as ids have no endings"
+    told = (
+        "image '1' is a file .png here and .jpg in another record. Rename one of the two images, as ids have no endings"
+    )
     names = ["1.jpg", "2.png", "1.JPG", "1", 1, "1.png"]
     rows = [{"image_id": name, "caption": f"a dog {n}", "gender": "male"} for n, name in enumerate(names)]
     path = write(rows)
