@@ -174,6 +174,7 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     found = {"attribute": truth.labels.attribute, "lexicon": _spell(truth.words.attribute), **asdict(plan.text)}
     del found["language"]  # It is the lexicons'.
     found["typical"] = any(captioner.name == TYPICAL for captioner in work.corpus.generated)
+    found["scenes"] = _checksum(sorted(truth.labels.scenes.items())) if truth.labels.scenes else None
     found |= {"plugin": metric.origin} if metric.origin else {}
     if metric.reads_tasks:
         found["tasks"] = _spell(truth.words.tasks)

@@ -34,7 +34,7 @@ from judge.metrics.counted.contingency import ContingencyTable
 from judge.metrics.counted.spec import Quotients
 from judge.statistics.comparisons import holm
 from judge.statistics.counted import EXCHANGES, CountedRow, CountedRows
-from judge.statistics.inference import Exchanged, from_halves, from_splits
+from judge.statistics.inference import HALVES, Exchanged, from_halves, from_splits
 from judge.statistics.intervals import Exchange, bootstrap_pooled
 from judge.statistics.judged import CAPTION, Measured, hot, names_of
 from judge.statistics.summary import ROW, Basis, JudgedRow, Settings, Summary
@@ -252,6 +252,7 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
             resamples=settings.resamples,
             level=settings.level,
             strata=row.strata,
+            units=row.units.index,
         )
         known = [(interval, None, "these judges" if interval else None) for interval in intervals]
     return _parts(row, [*tasks, NONE], values, [None] * len(values), counts, known)
@@ -400,7 +401,7 @@ def _infer_counted(
     values = published - mean[:, 0]
     if row.counted.verdicts[0] == "changes":  # Multi->: see the module's docstring.
         return values, unknown
-    excess = exchange.excess(row.halves(settings.seed), exchanges=EXCHANGES)
+    excess = exchange.excess(row.units.halves(HALVES, settings.seed), exchanges=EXCHANGES)
     known: list[Known] = []
     for value, of, drawn in zip(values, excess, exchanged - mean, strict=True):
         found = from_halves(float(value), of.tolist(), Exchanged.of(drawn), level=settings.level)
