@@ -7,10 +7,10 @@ One row per caption of either side, and per annotated image::
     139       nic_plus   generated  0      male                                surfboard
     139       nic_plus   annotated  0      male   male                         surfboard
 
-Where images show scenes there is a column ``scene``; where a captioner repeats human captions of the same image word
-for word, as a file does into which they were copied, a column ``copied``. Several names are joined by "|". Counted metrics are sums over these rows (``judge.statistics.counted``). People, COCO's
+Several names are joined by "|". Counted metrics are sums over these rows (``judge.statistics.counted``). People, COCO's
 "person", are not among the objects: they have the attribute, and a caption that names it ("a man") needs no other word
-for them.
+for them. Where images show scenes there is a column ``scene``; where a captioner repeats human captions of the same
+image word for word, as where they were copied into its file, a column ``copied``.
 """
 
 from collections import Counter

@@ -56,6 +56,7 @@ def describe(
             "resamples": settings.resamples,
             "ratios": {metric.name: settings.ratios[metric.name] for metric in metrics if not metric.counted},
             "untrained": sorted(settings.untrained),
+            **({"asked": settings.asked} if settings.asked else {}),
         },
         "ratios": compared_classes(work.counts, metrics),
         "level": plan.level,

@@ -12,7 +12,6 @@ from judge.metrics import Metric
 from judge.report import plots
 from judge.report.plots import Drawing
 from judge.statistics.summary import Summary, name_row
-from judge.types import SIDES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,7 +27,7 @@ from judge.statistics.inference import HALVES, from_halves
 from judge.statistics.intervals import Exchange, Rows
 from judge.statistics.judged import hot, names_of
 from judge.statistics.summary import DEFAULT, Replicates, Settings, Summary, finite
-from judge.types import BoolArray, FloatArray, IntArray
+from judge.types import FloatArray, IntArray
 
 # Exchanges of captions in each half of the images.
 EXCHANGES = 40
@@ -48,7 +48,9 @@ def summarise_counts(counts: pd.DataFrame, metrics: Iterable[str], settings: Set
         return CountedRow(metric, rows, counts).summary(settings)
 
     captioners = counts.groupby("captioner", sort=False, observed=True)
-    jobs = [delayed(summarise)(rows, metric) for _, rows in captioners for metric in asked]
+    jobs = [
+        delayed(summarise)(rows, metric) for name, rows in captioners for metric in asked if settings.asks(name, metric)
+    ]
     # Threads: sparse products, which take most of the time, leave others free to go on.
     return list(Parallel(n_jobs=min(len(jobs), cpu_count()), prefer="threads")(jobs))
 
