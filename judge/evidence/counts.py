@@ -27,7 +27,7 @@ from judge.evidence.preparation import texts_of
 from judge.metrics import Metric
 from judge.metrics.counted.spec import CountedMetric
 from judge.text.tokens import is_content
-from judge.types import Captions, Side, Words
+from judge.types import SIDES, Captions, Side, Words
 
 # LIC asks for 100 captions with each gender, and does not say among how many. It keeps 290 words; in 17,985 COCO
 # captions a threshold of 10 keeps that many; 100 of the 33,140 captions of LIC's images would be 54, and keep 56.
@@ -97,13 +97,18 @@ def count_captions(
 
 
 def _copied(joined: Joined) -> set[str]:
-    """Images whose generated captions repeat human ones of the image; none where so few do that it may be by chance."""
-    said: dict[Side, dict[str, set[Words]]] = {"human": {}, "generated": {}}
+    """Images whose generated captions repeat human ones; none unless by ``COPIED`` more do than human captions do."""
+    said: dict[Side, dict[str, Counter[Words]]] = {
+        side: {image: Counter() for image in joined.classes} for side in SIDES
+    }
     for side, rows in joined.rows.items():
         for image, _, words in rows:
-            said[side].setdefault(image, set()).add(words)
-    found = {image for image, of in said["generated"].items() if of <= said["human"].get(image, set())}
-    return found if len(found) > COPIED * len(joined.classes) else set()
+            said[side][image][words] += 1
+    found = {image for image, of in said["generated"].items() if of.keys() <= said["human"][image].keys()}
+    by_chance = 0.0
+    for of in said["human"].values():  # A human caption has one fewer that it may equal.
+        by_chance += sum(count for count in of.values() if count > 1) / max(1, of.total() - 1)
+    return found if len(found) > COPIED * len(joined.classes) + by_chance else set()
 
 
 def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
