@@ -98,9 +98,7 @@ def count_captions(
 
 def _copied(joined: Joined) -> set[str]:
     """Images whose generated captions repeat human ones; none unless by ``COPIED`` more do than human captions do."""
-    said: dict[Side, dict[str, Counter[Words]]] = {
-        side: {image: Counter() for image in joined.classes} for side in SIDES
-    }
+    said = {side: {image: Counter[Words]() for image in joined.classes} for side in SIDES}
     for side, rows in joined.rows.items():
         for image, _, words in rows:
             said[side][image][words] += 1
