@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import typer
+from helpers import done_well, read_json
 
 from judge.commands.app import app
 from judge.judges import find_judge
@@ -140,6 +141,22 @@ def test_what_readme_shows_stands_in_the_docs_too() -> None:
         short, long = (read_table(ROOT / name, title) for name in ("README.md", page))
         assert short
         assert [{key: row[key] for key in short[0]} for row in long] == short
+
+
+@pytest.mark.slow
+def test_the_first_table_of_readme_is_what_the_command_finds(coco: Path, tmp_path: Path) -> None:
+    """Scores and amplifications: they need no refits, and neither do the judges of other families."""
+    given = ["--human", coco / "captions_human.json", "--labels", coco / "gender.csv", "--out", tmp_path / "run"]
+    given += [part for name in ("nic_plus", "nic_equalizer") for part in ("--captions", coco / f"results/{name}.json")]
+    done_well("evaluate", *given, "--seeds", 3, "--refits", 0, "--chance", 0, "--no-families")
+    found = read_json(tmp_path / "run/metrics.json")["results"]
+    shown = read_table(README, "judge evaluate")
+    assert len(found) == len(shown) == 6
+    for row, line in zip(found, shown, strict=True):
+        assert line["captioner"] == row["captioner"]
+        assert line["metric (judge)"] == f"{find_metric(row['metric']).title} ({row['judge']})"
+        assert [line["human"], line["generated"]] == [f"{row[side]:.3f}" for side in ("human", "generated")]
+        assert line["amplification"] == f"{row['amplification']:+.3f}"
 
 
 def test_all_limits_are_documented() -> None:

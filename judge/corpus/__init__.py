@@ -24,7 +24,7 @@ PathLike = str | Path
 
 _SUFFIX = re.compile(r"\.\w+$")
 # If more of a captioner's captions than this share equal human ones, a note says so; 1 in 10,000 of COCO's do.
-_COPIED = 0.1
+COPIED = 0.1
 # If fewer images than this share of the smallest file are in all files, a note says so.
 _COMMON = 0.5
 # Refused captions are pointed out below this p of a test that classes are refused alike.
@@ -157,7 +157,7 @@ def _doubts(people: Captions, captioner: Captions, labels: Labels | None, *, sev
     both = captions.keys() & people.by_image.keys()
     many = [len(of) for of in captions.values() if len(of) > 1]
     equal = sum({*captions[image]} <= {*people.by_image[image]} for image in both)
-    if equal > _COPIED * len(both):
+    if equal > COPIED * len(both):
         note = f"captions of {name} equal the human ones for {equal:,} of {len(both):,} images"
         yield Doubt(f"{note}: see that {captioner.source or 'they'} holds what the captioner wrote")
     elif many and not several:

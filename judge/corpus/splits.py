@@ -9,6 +9,8 @@ from typing import Literal
 
 import numpy as np
 
+from judge.corpus.units import Units
+
 Protocol = Literal["paper", "crossfit"]
 
 
@@ -69,24 +71,25 @@ def stratified_folds(
 
     Classes are balanced by weight, not by leaving images out: an image of class k weighs n / (K n_k) in training, where
     n and n_k count that fold's training images. A share ``validation`` of these, by class, chooses an epoch instead.
-    Images of one of the ``scenes`` are in one fold.
+    Images of one of the ``scenes`` stay together.
     """
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
     ids = sorted(classes)
     names = [classes[image] for image in ids]
-    kind = StratifiedGroupKFold if scenes else StratifiedKFold
-    groups = [scenes.get(image, image) for image in ids] if scenes else None
-    cut = kind(folds, shuffle=True, random_state=seed).split(ids, names, groups)
+    units = Units.make({image: classes[image] for image in ids}, scenes)
+    kind = StratifiedKFold if units.index is None else StratifiedGroupKFold
+    cut = kind(folds, shuffle=True, random_state=seed).split(ids, names, units.index)
     splits = []
     for fold, (learnt, scored) in enumerate(cut):
         train, chosen = learnt, learnt[:0]
         if validation:
             drawn = np.random.RandomState([seed, fold])  # scikit-learn's kind
-            size = max(math.ceil(validation * len(learnt)), len(set(names)))  # At least one of each class.
-            train, chosen = train_test_split(
-                learnt, test_size=size, stratify=[names[i] for i in learnt], random_state=drawn
-            )
+            known = list(dict.fromkeys(units.of[i] for i in learnt))
+            size = max(math.ceil(validation * len(known)), len(set(names)))  # At least one of each class.
+            strata = [units.strata[unit] for unit in known]
+            held = {*train_test_split(known, test_size=size, stratify=strata, random_state=drawn)[1]}
+            train, chosen = ([i for i in learnt if (units.of[i] in held) is out] for out in (False, True))
         counts = Counter(names[i] for i in sorted(train))
         weights = {name: len(train) / (len(counts) * count) for name, count in counts.items()}
         parts = [tuple(ids[i] for i in sorted(part)) for part in (train, scored, chosen)]

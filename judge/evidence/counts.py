@@ -9,7 +9,8 @@ One row per caption of either side, and per annotated image::
 
 Several names are joined by "|". Counted metrics are sums over these rows (``judge.statistics.counted``). People, COCO's
 "person", are not among the objects: they have the attribute, and a caption that names it ("a man") needs no other word
-for them.
+for them. Where images show scenes there is a column ``scene``; where a captioner repeats human captions of the same
+image word for word, as where they were copied into its file, a column ``copied``.
 """
 
 from collections import Counter
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from judge.corpus import COPIED
 from judge.errors import JudgeError
 from judge.evidence.builder import EvidenceBuilder, check_names, join_names, mend_without_words
 from judge.evidence.joined import PEOPLE, Joined, Row
@@ -25,7 +27,7 @@ from judge.evidence.preparation import texts_of
 from judge.metrics import Metric
 from judge.metrics.counted.spec import CountedMetric
 from judge.text.tokens import is_content
-from judge.types import Captions, Side
+from judge.types import SIDES, Captions, Side, Words
 
 # LIC asks for 100 captions with each gender, and does not say among how many. It keeps 290 words; in 17,985 COCO
 # captions a threshold of 10 keeps that many; 100 of the 33,140 captions of LIC's images would be 54, and keep 56.
@@ -77,9 +79,9 @@ def count_captions(
     labels = {counted.labels for counted in wanted.values()}
     joined, _ = builder.join(captioner)
     _check(builder, joined, wanted)
-    counted, dropped, words = dict[str, int](), dict[str, int](), frozenset[str]()
+    counted, dropped, words, copied = dict[str, int](), dict[str, int](), frozenset[str](), _copied(joined)
     if "words" in labels:
-        words, least = _common_words(builder, joined, vocabulary)
+        words, least = _common_words(builder, joined, vocabulary, copied)
         counted |= {"words": len(words), "least": least}
     tables = [_caption_rows(builder, joined, side, words, objects="objects" in labels) for side in joined.rows]
     if any(of.against == "annotation" for of in wanted.values()):
@@ -87,7 +89,24 @@ def count_captions(
         tables.append(annotated)
     table = pd.concat(tables, ignore_index=True)
     table.insert(1, "captioner", captioner.name)
+    if copied:
+        table["copied"] = (table["side"] == "generated") & table["image_id"].isin(copied)
+    if scenes := builder.truth.labels.scenes:
+        table["scene"] = table["image_id"].map(scenes)
     return CountRows(captioner.name, table, joined, dropped, counted)
+
+
+def _copied(joined: Joined) -> set[str]:
+    """Images whose generated captions repeat human ones; none unless by ``COPIED`` more do than human captions do."""
+    said = {side: {image: Counter[Words]() for image in joined.classes} for side in SIDES}
+    for side, rows in joined.rows.items():
+        for image, _, words in rows:
+            said[side][image][words] += 1
+    found = {image for image, of in said["generated"].items() if of.keys() <= said["human"][image].keys()}
+    by_chance = 0.0
+    for of in said["human"].values():  # A human caption has one fewer that it may equal.
+        by_chance += sum(count for count in of.values() if count > 1) / max(1, of.total() - 1)
+    return found if len(found) > COPIED * len(joined.classes) + by_chance else set()
 
 
 def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
@@ -145,14 +164,17 @@ def _check(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, Cou
             raise JudgeError(f"no image is of class '{name}'", where=f"--metrics {metric.name}", mend=mend)
 
 
-def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabulary) -> tuple[frozenset[str], int]:
+def _common_words(
+    builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabulary, copied: Collection[str]
+) -> tuple[frozenset[str], int]:
     """BA's labels: frequent content words, each in enough captions with each class; and the number that is enough.
 
     Captions of both sides choose the words. Words of human captions alone (LIC's) would include those that humans use
     often by chance, and the captioner therefore less often; exchanged captions could not tell that from amplification.
+    For the same reason captions that repeat human ones (of ``copied`` images) do not choose words a second time.
     """
     together: dict[str, Counter[str]] = {}  # Class -> word -> captions that name it alone; "": all other captions.
-    captions = [row for rows in joined.rows.values() for row in rows]
+    captions = [*joined.rows["human"], *(row for row in joined.rows["generated"] if row[0] not in copied)]
     for image, _, words in captions:
         named = builder.named(words, joined.classes[image])
         name = next(iter(named)) if len(named) == 1 else ""

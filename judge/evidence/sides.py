@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -12,17 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from judge.corpus.units import Units
 from judge.evidence.preparation import Preparation
 from judge.text.alignment import UNKNOWN, AlignmentName, AlignmentReport, align
 from judge.text.survey import Coverage, Survey
 from judge.text.vectors import Vectors
 from judge.types import SIDES, IntArray, Sample, Side, Target, Words
 
-ResampleKind = Literal["exchanged", "half", "quarter", "shuffled"]
-# The random stream of each kind; quarters are parts of the halves of the same draw.
-_STREAMS: dict[ResampleKind, int] = {"exchanged": 1, "half": 2, "quarter": 2, "shuffled": 3}
-# Number of parts into which one draw divides the images.
-_PARTS: dict[ResampleKind, int] = {"half": 2, "quarter": 4}
+ResampleKind = Literal["exchanged", "half", "shuffled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +130,14 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Resample:
-    """A resample of a run's data, for a refit.
+    """A resample of a run's data, for a refit; images of a scene stay together (:mod:`judge.corpus.units`).
 
     - ``exchanged``: the captions of each image are distributed among the sides at random, as many to each as before.
       Without amplification, and if sides differ in nothing else, the run's own data are one such draw.
-    - ``half``: half of the images of each class (or of the scenes, where several images show one), drawn without
-      replacement. An even number and the next one are the two halves of one draw.
-    - ``quarter``: a quarter of the images of each class. Numbers 4d to 4d + 3 are the quarters of draw d: the first two
-      divide half 2d, the others half 2d + 1.
+    - ``half``: half of the images of each class, drawn without replacement. An even number and the next one are the
+      two halves of one draw.
     - ``shuffled``: labels (or all that is annotated, where judges guess from that) are shuffled among images, so that
-      captions carry no information about them; within scenes, where several images show one.
+      captions carry no information about them.
 
     Attributes:
         number: number of the draw, from 0; the same for all captioners, which stay comparable.
@@ -157,10 +152,10 @@ class Resample:
         if self.kind == "exchanged":
             return replace(sides, rows=self._exchange(sides))
         classes = self.classes(sides.classes, sides.scenes)
-        if self.kind in _PARTS:
+        if self.kind == "half":
             rows = {side: tuple(row for row in of if row.image in classes) for side, of in sides.rows.items()}
             return replace(sides, classes=classes, answers={i: sides.answers[i] for i in classes}, rows=rows)
-        others = self._others(sides.classes, sides.scenes)
+        others = Units.make(sides.classes, sides.scenes).shuffled(self.number, self.seed)
         answers = {image: sides.answers[other] for image, other in others.items()}
         if not sides.guesses_names:
             return replace(sides, classes=classes, answers=answers)
@@ -176,33 +171,11 @@ class Resample:
         """Image id -> class of the resampled images."""
         if self.kind == "exchanged":
             return classes
+        units = Units.make(classes, scenes)
         if self.kind == "shuffled":
-            return {image: classes[other] for image, other in self._others(classes, scenes).items()}
-        draw, part = divmod(self.number, _PARTS[self.kind])
-        units = dict.fromkeys((scenes.get(image, image) for image in classes), "") if scenes else classes
-        order = self._order(units, draw)
-        chosen: set[str] = set()
-        for place, name in enumerate(sorted(set(units.values()))):
-            group = [unit for unit in order if units[unit] == name]
-            for second in [part] if self.kind == "half" else divmod(part, 2):
-                # The larger half of an odd number goes to each half in turn.
-                cut = (len(group) + (draw + place) % 2) // 2
-                group = group[cut:] if second else group[:cut]
-            chosen |= set(group)
-        return {image: name for image, name in classes.items() if scenes.get(image, image) in chosen}
-
-    def _others(self, classes: Mapping[str, str], scenes: Mapping[str, str]) -> dict[str, str]:
-        """Image id -> the image whose label it gets: of its scene, if there are scenes."""
-        order, places = self._order(classes, self.number), {image: place for place, image in enumerate(classes)}
-        if not scenes:
-            return dict(zip(classes, order, strict=True))
-        own = sorted(classes, key=lambda image: (scenes.get(image, image), places[image]))
-        return dict(zip(own, sorted(order, key=lambda image: scenes.get(image, image)), strict=True))
-
-    def _order(self, images: Iterable[str], draw: int) -> list[str]:
-        """The images in random order; the order of two images does not depend on the others."""
-        tag = f"{self.seed}/{_STREAMS[self.kind]}/{draw}/"
-        return sorted(images, key=lambda image: hashlib.blake2b((tag + image).encode(), digest_size=8).digest())
+            return {image: classes[other] for image, other in units.shuffled(self.number, self.seed).items()}
+        held = units.half(self.number, self.seed)
+        return {image: classes[image] for image, unit in zip(units.images, units.of, strict=True) if unit in held}
 
     def _exchange(self, sides: Sides) -> dict[Side, tuple[MaskedCaption, ...]]:
         # The sentences of a caption move together, if captions of both sides are judged by as many.
@@ -214,10 +187,13 @@ class Resample:
                 units.setdefault((side, row.image, row.index // most), []).append(row)
         places, captions = list(units), list(units.values())
         images = np.unique([image for _, image, _ in places], return_inverse=True)[1]
-        generator = np.random.default_rng([self.seed, _STREAMS[self.kind], self.number])
+        # Captions of a scene's images move alike.
+        firsts = dict[tuple[Side, str, int], int]()
+        alike = [firsts.setdefault((s, sides.scenes.get(i, i), n), k) for k, (s, i, n) in enumerate(places)]
+        drawn = np.random.default_rng([self.seed, 1, self.number]).random(len(places))[alike]
         # The captions sorted by image are replaced by the same captions shuffled within each image.
         taken = np.empty(len(places), dtype=np.int64)
-        taken[np.argsort(images, kind="stable")] = np.lexsort((generator.random(len(places)), images))
+        taken[np.argsort(images, kind="stable")] = np.lexsort((drawn, images))
         moved: dict[Side, list[MaskedCaption]] = {side: [] for side in sides.rows}
         for (side, _, number), other in zip(places, taken.tolist(), strict=True):
             for row in captions[other]:
@@ -373,4 +349,4 @@ class Slot(Sequence[Sample]):
         """The images that have such a caption."""
         every = self.evidence.sides.images[self.side, self.position]
         resample = self.evidence.resample
-        return every & self.evidence.classes.keys() if resample and resample.kind in _PARTS else every
+        return every & self.evidence.classes.keys() if resample and resample.kind == "half" else every

@@ -66,7 +66,7 @@ def measure(
     # Counted metrics come first: they take less time than judges, and may be refused.
     ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
     untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
-    settings = Settings(plan.resamples, plan.level, plan.first_seed, ratios, untrained)
+    settings = Settings(plan.resamples, plan.level, plan.first_seed, ratios, untrained, work.asked)
     counted = in_main_process(lambda: summarise_counts(work.counts, work.names, settings))
     if ready:
         ready()

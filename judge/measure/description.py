@@ -58,6 +58,7 @@ def describe(
             "resamples": settings.resamples,
             "ratios": {metric.name: settings.ratios[metric.name] for metric in metrics if not metric.counted},
             "untrained": sorted(settings.untrained),
+            **({"asked": settings.asked} if settings.asked else {}),
         },
         "ratios": compared_classes(work.counts, metrics),
         "level": plan.level,
@@ -176,6 +177,7 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     found = {"attribute": truth.labels.attribute, "lexicon": _spell(truth.words.attribute), **asdict(plan.text)}
     del found["language"]  # It is the lexicons'.
     found["typical"] = any(captioner.name == TYPICAL for captioner in work.corpus.generated)
+    found["scenes"] = _checksum(sorted(truth.labels.scenes.items())) if truth.labels.scenes else None
     found |= {"plugin": metric.origin} if metric.origin else {}
     if metric.reads_tasks:
         found["tasks"] = _spell(truth.words.tasks)

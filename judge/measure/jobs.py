@@ -70,6 +70,12 @@ class Work:
         """Names of the metrics."""
         return [metric.name for metric in self.metrics]
 
+    @property
+    def asked(self) -> dict[str, list[str]]:
+        """Longer person -> names of the metrics that measure it."""
+        people = sorted({person for of in self.longer.values() for person in of.values()})
+        return {name: [metric.name for metric in asked_of(name, self.metrics, self.longer)] for name in people}
+
 
 def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     """Lay out the work of ``plan``, without a typical person where it would fail with one alone.

@@ -16,7 +16,6 @@ from judge.metrics import Metric
 from judge.quality import ImageScores, Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
-from judge.statistics.curve import Curve, learning_curves
 from judge.statistics.summary import Replicates, Summary
 from judge.statistics.validity import people_of, person_of, void_rows
 from judge.types import Interval, TargetKind
@@ -30,8 +29,6 @@ REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
 # Those of an attribute in a run of few images, which take half a minute: fewer verdicts then change with the seed.
 REFITS_OF_FEW, FEW = 40, 2000
 CHANCE = 2
-# Quarters of the images that judges are trained on for the learning curve, four to a draw.
-QUARTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,6 @@ class Plan:
         refits = self.refits if self.refits is not None else default if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
         found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
-        found["quarter"] = min(QUARTERS, 4 * refits)
         return {kind: count for kind, count in found.items() if count}
 
     def families_of(self, judge: str) -> tuple[str, ...]:
@@ -234,10 +230,6 @@ class Result:
     def void(self) -> Mapping[Key, str]:
         """Key of each row that the checks of :mod:`~judge.statistics.validity` void -> why it has no verdict."""
         return void_rows(self.summaries, self.run)
-
-    def curves(self) -> list[Curve]:
-        """The learning curve of each row whose judges were trained again on halves of the images, in their order."""
-        return learning_curves(self.summaries, self.replicates)
 
     def conclusions(self) -> list[Conclusion]:
         """The conclusion from each summary, in their order."""

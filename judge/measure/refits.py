@@ -48,7 +48,7 @@ def refit(
     for job, settings in chosen_settings(jobs, notes):
         if not setup.is_trained(job.member.judge):
             continue
-        compared, small = compares(job.metrics), _rarest(job)[1] < 4 * plan.least
+        compared = compares(job.metrics)
         # A "best" that chooses has the refits that all of its judges have.
         judges = choosing.get((data_of(job), job.judge), [job.judge])
         each = [plan.resamples_of(judge, job.evidence.target.kind, most_images(jobs)) for judge in judges]
@@ -56,7 +56,7 @@ def refit(
         if not compared:  # A single side has no captions to exchange: labels are shuffled as often.
             counts["shuffled"] = max(counts.get("shuffled", 0), counts.pop("exchanged", 0))
         for kind, count in counts.items():
-            for number in range(0 if kind == "quarter" and small else count):
+            for number in range(count):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
                 refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings, kept=False)))
                 evidence.release()  # All refits are laid out before the first is trained.

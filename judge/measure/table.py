@@ -135,6 +135,8 @@ def _unasked(jobs: Sequence[tuple[Job, Columns]]) -> list[Columns]:
 
 def _named(rows: pd.DataFrame, job: Job, metric: str) -> pd.DataFrame:
     """``rows`` with the columns that a member does not know, in the order of the file."""
+    if scenes := job.evidence.sides.scenes:
+        rows = rows.assign(scene=rows["image_id"].map(scenes))
     table = rows.assign(captioner=job.evidence.captioner, metric=metric, judge=job.judge)
     first = ["image_id", "captioner", "side", "index", "metric", "judge", "seed", "fold"]
     return table[[*first, *(name for name in rows.columns if name not in first)]]

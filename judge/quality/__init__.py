@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from judge.corpus.tasks import Tasks
+from judge.corpus.units import Units
 from judge.errors import JudgeError, require
 from judge.quality import library
 from judge.quality.exchange import exchange_p, values_of
@@ -61,27 +62,38 @@ class QualityScore:
 
 
 class _Draws(NamedTuple):
-    """Resamples of images; every key has its own generator."""
+    """Resamples of images; every key has its own generator.
+
+    ``units``: index of each image's unit, [N], where some show one scene (:mod:`judge.corpus.units`).
+    """
 
     resamples: int
     level: float
     seed: int
+    units: IntArray | None = None
+
+    def of_images(self, images: Sequence[str], labels: Labels | None) -> _Draws:
+        """The same for some images."""
+        scenes = labels.scenes if labels else {}
+        return self._replace(units=Units.make(dict.fromkeys(images, ""), scenes).index)
 
     def _generator(self, part: Part, key: str) -> np.random.Generator:
         return np.random.default_rng([self.seed, *map(ord, f"{part.names[0]}/{key}")])
 
-    def intervals(self, part: Part, key: str) -> list[Interval | None]:
-        """Bootstrap intervals of the scores of ``part``."""
+    def intervals(self, part: Part, rows: IntArray, key: str) -> list[Interval | None]:
+        """Bootstrap intervals of the scores of ``part``, whose table has these rows of all images."""
         if not self.resamples or not len(part.table):
             return [None] * len(part.names)
-        how: dict[str, Any] = {"generator": self._generator(part, key), "level": self.level}
+        units = None if self.units is None else np.unique(self.units[rows], return_inverse=True)[1]
+        how: dict[str, Any] = {"generator": self._generator(part, key), "level": self.level, "units": units}
         return bootstrap_pooled(part.table, part.pool, resamples=self.resamples, **how)
 
     def p_values(self, parts: Sequence[Part], groups: Sequence[IntArray], key: str) -> list[float | None]:
         """p-values of :func:`exchange_p`."""
         if not self.resamples:
             return [None] * len(parts[0].names)
-        return exchange_p(parts, groups, generator=self._generator(parts[0], f"{key} p"), resamples=self.resamples)
+        generator = self._generator(parts[0], f"{key} p")
+        return exchange_p(parts, groups, generator=generator, resamples=self.resamples, units=self.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +246,7 @@ class _Scored:
         return cls(generated, tokenizer, images, refs, hyps, parts, skipped, unscored)
 
     def quality(self, labels: Labels | None, draws: _Draws) -> Quality:
-        groups, parts = _groups(self.images, labels), self.parts
+        groups, parts, draws = _groups(self.images, labels), self.parts, draws.of_images(self.images, labels)
         sides: dict[Side, list[str]] = {"human": [ref for of in self.refs for ref in of], "generated": self.hyps}
         return Quality(
             captioner=self.generated.name,
@@ -318,7 +330,9 @@ def _score_groups(parts: Sequence[Part], groups: Mapping[str, IntArray], draws: 
     for group, rows in groups.items():
         own, key = replace(both, table=both.table[rows]), "None" if group == "all" else group
         p_values = draws.p_values(parts, [rows], key) if len(parts) > 1 else [None] * len(both.names)
-        for of in zip(both.names, values_of(both, rows).tolist(), draws.intervals(own, key), p_values, strict=True):
+        for of in zip(
+            both.names, values_of(both, rows).tolist(), draws.intervals(own, rows, key), p_values, strict=True
+        ):
             yield QualityScore(of[0], group, len(rows), *of[1:])
 
 
@@ -339,10 +353,13 @@ def _gaps(parts: Sequence[Part], groups: Mapping[str, IntArray], draws: _Draws) 
         ends = [_ordered(of, number) for of in values]
         kept = list(dict.fromkeys(group for order in ends for group in (order[0], order[-1])))
         places = [(kept.index(order[0]), kept.index(order[-1])) for order in ends]
-        gap = _gap(parts, [classes[group] for group in kept], places, number)
+        both = [classes[group] for group in kept]
+        gap = _gap(parts, both, places, number)
         group = GAP if len(parts) > 1 else f"{GAP}: {kept[0]} - {kept[1]}"
         value = float(gap.pool(gap.table.sum(axis=0))[0])
-        yield QualityScore(name, group, len(gap.table), value, draws.intervals(gap, GAP)[0], p_value)
+        yield QualityScore(
+            name, group, len(gap.table), value, draws.intervals(gap, np.concatenate(both), GAP)[0], p_value
+        )
 
 
 def _ordered(values: Mapping[str, FloatArray], score: int) -> list[str]:
@@ -378,6 +395,7 @@ def _differences(mine: _Scored, its: _Scored, labels: Labels | None, draws: _Dra
     places = [{image: row for row, image in enumerate(of.images)} for of in (mine, its)]
     images = [image for image in places[0] if image in places[1]]
     others, groups = {part.names: part for part in its.parts}, _groups(images, labels) if images else {}
+    draws = draws.of_images(images, labels)
     for part in mine.parts:
         if images and part.names in others:
             rows = [[of[image] for image in images] for of in places]

@@ -38,23 +38,6 @@ def consistency_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     yield correlation_table(rows, "Agreement with human scores", note, pearson="human alignment")
 
 
-def curve_table(result: Result) -> Table[Row]:
-    """A row per point of each learning curve."""
-    rows = (
-        (curve.captioner, curve.title, *point[1:5], point.errors[-1], moves if point.share == 1 else None)
-        for curve in result.curves()
-        for moves in ["yes" if curve.moves else "no"]
-        for point in curve.points
-    )
-    notes = (
-        "Means over all parts; error: standard error of the mean amplification, for another sample of images.",
-        "Moves: from half of the images to all, the amplification changes by more than its error.",
-    )
-    numbers = [("images", COUNT), ("human", NUMBER), ("generated", NUMBER), ("amplification", SIGNED)]
-    numbers += [("error", NUMBER), ("moves", TEXT)]
-    return table_of(["captioner", "metric (judge)"], numbers, rows, "Learning curve", notes)
-
-
 def pair_table(consistency: Consistency) -> Table[Row]:
     """A row per metric and pair of judges: conflict of sign, and correlation of amplifications, over captioners."""
     rows = (

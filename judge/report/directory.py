@@ -83,8 +83,6 @@ def metrics_json(result: Result) -> str:
     for part in fields(consistency):
         if rows := getattr(consistency, part.name):
             found.setdefault("consistency", {})[part.name] = [asdict(row) | {"metric": row.metric.name} for row in rows]
-    if curves := result.curves():
-        found["curves"] = [asdict(row) | {"metric": row.metric.name, "moves": row.moves} for row in curves]
     if result.quality:
         found["quality"] = [row for of in result.quality.values() for row in of.table().to_dict("records")]
         found["scoring"] = {name: {part: getattr(of, part) for part in SCORING} for name, of in result.quality.items()}

@@ -11,9 +11,7 @@ from judge.measure import Result
 from judge.metrics import Metric
 from judge.report import plots
 from judge.report.plots import Drawing
-from judge.statistics.curve import Curve
 from judge.statistics.summary import Summary, name_row
-from judge.types import SIDES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -167,49 +165,6 @@ def judges(result: Result) -> Iterator[Drawing]:
         plots.legend(figure, axes, captioners)
         title = f"{metric.title}: judges beside each other"
         yield Drawing(f"judges-{metric.name}", title, _in_words(rows), f"{_note(rows)} {_NO_AMPLIFICATION}", figure)
-
-
-def curves(result: Result) -> Iterator[Drawing]:
-    """Scores of both sides, and amplification, against the number of images: of each metric and judge a figure."""
-    found: dict[tuple[Metric, str], list[Curve]] = {}
-    for curve in result.curves():
-        found.setdefault((curve.metric, curve.judge), []).append(curve)
-    for (metric, judge), rows in found.items():
-        figure = plots.new_figure(plots.WIDTH, 3 + 0.2 * ((len(rows) + 1) // 2))
-        scores, values = figure.subplots(1, 2)
-        for number, row in enumerate(rows):
-            images, human, generated, y, errors = (
-                np.array([getattr(of, name) for of in row.points])
-                for name in ("images", *SIDES, "amplification", "errors")
-            )
-            style: Any = {"color": plots.SEVERAL[number % len(plots.SEVERAL)], "linewidth": 1.2, "markersize": 5}
-            style["marker"] = plots.MARKS[number % len(plots.MARKS)]
-            scores.plot(images, generated, "-", **style)
-            scores.plot(images, human, "--", **style | {"marker": ""})
-            # Beside each other, so that no bar hides another.
-            x = images * 1.03 ** (number - (len(rows) - 1) / 2)
-            values.plot(x, y, "-", label=row.captioner, **style)
-            values.vlines(x, y - errors[:, -1], y + errors[:, -1], color=style["color"], linewidth=1.2)
-        for axes in (scores, values):
-            axes.set_xscale("log", base=2)
-            ticks = [of.images for of in rows[0].points]
-            axes.set_xticks(ticks, [f"{images:,}" for images in ticks])
-            axes.set_xlabel("images")
-            axes.locator_params(axis="y", nbins=5)
-        values.axhline(metric.neutral, color=plots.INK, linewidth=1)
-        scores.set_ylabel("score (dashed: human captions)")
-        values.set_ylabel("amplification")
-        plots.legend(figure, values, [row.captioner for row in rows], "outside upper left", ncols=2)
-        words = (
-            f"{row.captioner}: " + ", ".join(f"{of.amplification:+.3f} ({of.images:,} images)" for of in row.points)
-            for row in rows
-        )
-        note = f"{_count([row.points[-1].images for row in rows])}, and halves and quarters of them. "
-        note += "Bars: one standard error, for another sample of such images."
-        title = f"{name_row(metric, judge)}: learning curve"
-        yield Drawing(
-            f"curve-{metric.name}-{judge}", title, f"{'; '.join(words)}.", f"{note} {_NO_AMPLIFICATION}", figure
-        )
 
 
 def _by_metric(result: Result) -> dict[Metric, list[Summary]]:

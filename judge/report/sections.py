@@ -10,7 +10,7 @@ from typing import Any
 from judge.errors import printable, shortened
 from judge.measure import Result
 from judge.report import figures
-from judge.report.detail_tables import breakdown_tables, consistency_tables, curve_table, position_table, run_tables
+from judge.report.detail_tables import breakdown_tables, consistency_tables, position_table, run_tables
 from judge.report.notes import class_notes, footnotes, method_notes, summary_lines
 from judge.report.plots import Drawing
 from judge.report.render import escape, latex, markdown, open_console, print_table, print_text
@@ -79,13 +79,6 @@ SECTIONS = (
         "Human and generated side",
         "Scores of human and of generated captions: the amplification is between them.",
         figures=figures.sides,
-    ),
-    Section(
-        "curve",
-        "Learning curve",
-        "The same values from a quarter, half and all of the images: judges learn more from more captions.",
-        figures=figures.curves,
-        tables=lambda result, verbose: [curve_table(result)] if verbose else [],
     ),
     Section(
         "quality",

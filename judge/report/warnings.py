@@ -48,7 +48,6 @@ def warnings(result: Result) -> list[str]:
         *_without_images(run),
         *_without_words(result),
         *_training_noise(result),
-        *_moving(result),
         *_coverage(run),
         *_alignment(run),
         *_judges(result),
@@ -243,21 +242,6 @@ def _training_noise(result: Result) -> Iterator[str]:
         yield (
             f"Intervals and p are estimated from {min(few)} refits each. So few do not tell the error well: use "
             f"--refits {_FEW} or more."
-        )
-
-
-def _moving(result: Result) -> Iterator[str]:
-    """Values that depend on the number of images."""
-    moving = {(of.captioner, of.metric.name, of.judge): of for of in result.curves() if of.moves}
-    rows = [row for row in result.summaries if row.key in moving]
-    if rows:
-        curve = max((moving[row.key] for row in rows), key=lambda of: abs(of.step))
-        half, whole = curve.points[-2:]
-        yield (
-            "Judges have not learnt all that the captions tell: values of "
-            f"{'; '.join(f'{titles} of {names}' for names, titles in _merged(rows))} change with the number of images "
-            f"({curve.title} of {curve.captioner}: {half.amplification:+.3f} from {half.images:,}, "
-            f"{whole.amplification:+.3f} from {whole.images:,}). Compare them with values from as many images alone."
         )
 
 

@@ -34,7 +34,7 @@ from judge.metrics.counted.contingency import ContingencyTable
 from judge.metrics.counted.spec import Quotients
 from judge.statistics.comparisons import holm
 from judge.statistics.counted import EXCHANGES, CountedRow, CountedRows
-from judge.statistics.inference import Exchanged, from_halves, from_splits
+from judge.statistics.inference import HALVES, Exchanged, from_halves, from_splits
 from judge.statistics.intervals import Exchange, bootstrap_pooled
 from judge.statistics.judged import CAPTION, Measured, hot, names_of
 from judge.statistics.summary import ROW, Basis, JudgedRow, Settings, Summary
@@ -85,7 +85,7 @@ def break_down(
     captioners = list(said["captioner"].unique())
     own = dict(iter(said.groupby("captioner", observed=True)))
     tasks, images, twins = list[dict[str, Any]](), list[pd.DataFrame](), list[dict[str, Any]]()
-    for row in chain[JudgedRow | CountedRow](judged_rows(scores, settings), _counted_rows(counts, names)):
+    for row in chain[JudgedRow | CountedRow](judged_rows(scores, settings), _counted_rows(counts, names, settings)):
         if isinstance(row, JudgedRow):
             tasks += _judged_tasks(row, own[row.line.captioner], settings)
             if "twin" in scores and not row.statistic.score.relative:  # Of those, judges read names alone.
@@ -108,7 +108,7 @@ def image_contributions(
     The columns are captioner, metric, judge, image_id, contribution; of counted metrics to the published value.
     """
     judged = [_image_table(row) for row in judged_rows(scores, settings)]
-    return _stack([*judged, *(_image_table(row) for row in _counted_rows(counts, names) if _has_pieces(row))])
+    return _stack([*judged, *(_image_table(row) for row in _counted_rows(counts, names, settings) if _has_pieces(row))])
 
 
 def _image_table(row: JudgedRow | CountedRow) -> pd.DataFrame:
@@ -252,6 +252,7 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
             resamples=settings.resamples,
             level=settings.level,
             strata=row.strata,
+            units=row.units.index,
         )
         known = [(interval, None, "these judges" if interval else None) for interval in intervals]
     return _parts(row, [*tasks, NONE], values, [None] * len(values), counts, known)
@@ -299,11 +300,11 @@ def _measure(row: JudgedRow, captions: pd.DataFrame, chosen: BoolArray) -> Measu
 # ---- Counted metrics -------------------------------------------------------------------------------------------------
 
 
-def _counted_rows(counts: pd.DataFrame, names: Sequence[str]) -> Iterator[CountedRow]:
+def _counted_rows(counts: pd.DataFrame, names: Sequence[str], settings: Settings) -> Iterator[CountedRow]:
     """The counted rows of the table that have a value."""
     metrics = [metric for metric in map(find_metric, names) if metric.counted]
-    for _, rows in counts.groupby("captioner", sort=False, observed=True) if metrics else ():
-        for metric in metrics:
+    for captioner, rows in counts.groupby("captioner", sort=False, observed=True) if metrics else ():
+        for metric in (of for of in metrics if settings.asks(captioner, of)):
             row = CountedRow(metric, rows, counts)
             if row.line.published is not None:
                 yield row
@@ -400,7 +401,7 @@ def _infer_counted(
     values = published - mean[:, 0]
     if row.counted.verdicts[0] == "changes":  # Multi->: see the module's docstring.
         return values, unknown
-    excess = exchange.excess(row.halves(settings.seed), exchanges=EXCHANGES)
+    excess = exchange.excess(row.units.halves(HALVES, settings.seed), exchanges=EXCHANGES)
     known: list[Known] = []
     for value, of, drawn in zip(values, excess, exchanged - mean, strict=True):
         found = from_halves(float(value), of.tolist(), Exchanged.of(drawn), level=settings.level)

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import vstack
 
-from judge.evidence import Resample
+from judge.corpus.units import Units, scenes_of
 from judge.metrics import Metric, find_metric, spell_out
 from judge.metrics.counted.contingency import ContingencyTable, added
 from judge.metrics.counted.spec import CaptionTable, CountedMetric, single_names
@@ -28,7 +27,7 @@ from judge.statistics.inference import HALVES, from_halves
 from judge.statistics.intervals import Exchange, Rows
 from judge.statistics.judged import hot, names_of
 from judge.statistics.summary import DEFAULT, Replicates, Settings, Summary, finite
-from judge.types import BoolArray, FloatArray, IntArray
+from judge.types import FloatArray, IntArray
 
 # Exchanges of captions in each half of the images.
 EXCHANGES = 40
@@ -49,7 +48,9 @@ def summarise_counts(counts: pd.DataFrame, metrics: Iterable[str], settings: Set
         return CountedRow(metric, rows, counts).summary(settings)
 
     captioners = counts.groupby("captioner", sort=False, observed=True)
-    jobs = [delayed(summarise)(rows, metric) for _, rows in captioners for metric in asked]
+    jobs = [
+        delayed(summarise)(rows, metric) for name, rows in captioners for metric in asked if settings.asks(name, metric)
+    ]
     # Threads: sparse products, which take most of the time, leave others free to go on.
     return list(Parallel(n_jobs=min(len(jobs), cpu_count()), prefer="threads")(jobs))
 
@@ -58,15 +59,18 @@ class CountedRow:
     """One captioner (``rows``) and counted metric; ``counts`` of all captioners choose classes.
 
     ``counted``: how the metric counts, its classes chosen; ``held``: what captions add; None where nothing is to count;
-    ``line``: the row of the table as its paper has it, without chance level, interval and p.
+    ``units``: of its images; ``line``: the row of the table as its paper has it, without chance level, interval and p.
     """
 
     def __init__(self, metric: Metric, rows: pd.DataFrame, counts: pd.DataFrame) -> None:
         assert metric.counted is not None
-        self.metric, self.counted, self._rows = metric, choose_classes(metric.counted, counts), rows
+        self.metric, self.counted = metric, choose_classes(metric.counted, counts)
         self.line = Summary(str(rows["captioner"].iloc[0]), metric, metric.judge)
         self.held = counted_rows(rows, self.counted)
+        classes = dict(zip(rows["image_id"].tolist(), rows["class"].tolist(), strict=True))
+        self.units = Units.make({i: classes[i] for i in (self.held.images if self.held else ())}, scenes_of(rows))
         if self.held:
+            self.held = replace(self.held, rows=replace(self.held.rows, units=self.units.index))
             tables = self.held.tables()
             found = self.counted.freeze(*tables).compare(*tables)
             human, generated, published = map(finite, (found.truth, found.predicted, found.value))
@@ -89,29 +93,16 @@ class CountedRow:
             return line
         value = line.published - exchanged.mean
         line = replace(line, amplification=value)
-        excess = exchange.excess(self.halves(settings.seed), exchanges=EXCHANGES).tolist()
+        excess = exchange.excess(self.units.halves(HALVES, settings.seed), exchanges=EXCHANGES).tolist()
         found = from_halves(value, excess, exchanged._replace(mean=0.0), level=settings.level)
         if found:
             parts = Replicates("half", tuple(excess)).claiming(found.standard_error)
             line = replace(line, **found._asdict(), basis="images", replicates=parts)
         return replace(line, chance_level=exchanged.mean)
 
-    def halves(self, seed: int) -> BoolArray:
-        """Which images each half holds, [P, N]."""
-        assert self.held is not None
-        classes = dict(zip(self._rows["image_id"].tolist(), self._rows["class"].tolist(), strict=True))
-        return _halves(tuple((image, classes[image]) for image in self.held.images), seed)
-
     def generator(self, seed: int) -> np.random.Generator:
         """The same draws for every captioner: differences between them have no noise of draws."""
         return np.random.default_rng([seed, *map(ord, self.metric.name)])
-
-
-# Metrics and captioners mostly have the same images.
-@lru_cache(maxsize=4)
-def _halves(images: tuple[tuple[str, str], ...], seed: int) -> BoolArray:
-    draws = [Resample("half", number, seed).classes(dict(images)) for number in range(HALVES)]
-    return np.array([[image in draw for image, _ in images] for draw in draws])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,7 +184,9 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     generated = np.repeat([False, True], [len(truth.image), len(predicted.image)])
     table = vstack([added(*side) for side in terms], format="csr")
     shape = terms[0][0].shape[1], terms[0][1].shape[1]
-    return CountedRows(Rows(table, image, generated), shape, tuple(images), truth, tuple(names))
+    copied = generated & np.isin(images[image], rows["image_id"][rows["copied"].eq(True)]) if "copied" in rows else None
+    summed = Rows(table, image, generated, copied=copied)
+    return CountedRows(summed, shape, tuple(images), truth, tuple(names))
 
 
 def _complete(

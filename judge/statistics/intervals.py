@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy.sparse import csr_array
 
 from judge.statistics.inference import Exchanged
-from judge.types import FloatArray, Interval
+from judge.types import BoolArray, FloatArray, IntArray, Interval
 
 Statistic = Callable[[FloatArray], FloatArray]
 """Sums over images, [S, ...] -> the value(s), [...]."""
@@ -28,16 +29,17 @@ def bootstrap_pooled(
     resamples: int = 2000,
     level: float = 0.95,
     strata: npt.NDArray[np.int64] | None = None,
+    units: IntArray | None = None,
 ) -> list[Interval | None]:
     """Percentile bootstrap over images of values that are made of sums over images (scipy).
 
     ``table``, [N, S], is what each image adds, and ``statistic`` maps sums, [S, ...], to values, [V, ...]. Images are
-    drawn within the groups ``strata``, [N]; None for one group. Gives V intervals; None where a group has one image, or
-    a resample has no value.
+    drawn within the groups ``strata``, [N]; None for one group. Where images are of ``units``, [N], these are drawn
+    instead, and have the strata. Gives V intervals; None where a group has one image, or a resample has no value.
     """
     from scipy import stats
 
-    columns = _columns(table)
+    columns = _columns(table if units is None else _sum_by(units) @ csr_array(table))
     images = columns.shape[1]
     values = statistic(np.asarray(columns.sum(axis=1), dtype=np.float64))
     groups = np.zeros(images, dtype=np.int64) if strata is None else strata
@@ -76,11 +78,15 @@ class Rows:
         table: [C, S], sparse where most add nothing.
         image: index of each row's image, [C]; every image has a row on each side.
         generated: which rows are of the generated side, [C].
+        units: index of each image's unit (:mod:`judge.corpus.units`), [N]; None where images are units.
+        copied: generated rows of images whose generated captions repeat human ones word for word, [C]; None for none.
     """
 
     table: FloatArray | csr_array
     image: npt.NDArray[np.int64]
     generated: npt.NDArray[np.bool_]
+    units: IntArray | None = None
+    copied: BoolArray | None = None
 
     def weights(self) -> tuple[FloatArray, FloatArray]:
         """Weights of the rows on the human and on the generated side, [C] each, so that images count equally.
@@ -95,10 +101,8 @@ class Rows:
     def by_image(self) -> tuple[csr_array, csr_array]:
         """What each image adds on the human and on the generated side, [N, S] each."""
         human, generated = self.weights()
-        shape = int(self.image.max()) + 1, len(self.image)
-        places = self.image, np.arange(len(self.image))
         amounts = (human * ~self.generated, generated * self.generated)
-        before, after = (csr_array((of, places), shape=shape) @ csr_array(self.table) for of in amounts)
+        before, after = (_sum_by(self.image, of) @ csr_array(self.table) for of in amounts)
         return before, after
 
     def sums(self) -> tuple[FloatArray, FloatArray]:
@@ -109,6 +113,10 @@ class Rows:
 
 class Exchange:
     """Values of a statistic where an image's captions change sides, as many on each side as before.
+
+    Captions of images of one unit change sides together: those that have the same place on their side. Where a
+    captioner repeats human captions, its captions are any of these, and the human side stays as it is: exchanged, both
+    sides would have less in common than they have, and what is chosen by one side would regress further.
 
     ``statistic``: sums of both sides, [S, ...] each -> values, [...]. What it chooses from the human side (pairs and
     their signs) it must choose anew in every call: chosen once, they would favour the data as they are. ``table``: what
@@ -130,6 +138,15 @@ class Exchange:
         self._sizes = np.bincount(rows.image)
         self._written = np.bincount(rows.image[rows.generated])
         self._starts = np.cumsum(self._sizes) - self._sizes
+        copied = np.zeros(len(rows.image), dtype=np.bool_) if rows.copied is None else rows.copied
+        self._fixed = np.isin(rows.image, rows.image[copied])
+        # Of rows in the order of their images: those of copies, and the first of those that change sides together.
+        self._copies, self._first = copied[self._order], np.arange(len(copied))
+        if rows.units is not None:
+            place = pd.Series(self._order).groupby([rows.image, rows.generated]).cumcount()
+            keys = np.stack([rows.units[rows.image], rows.generated, place])[:, self._order]
+            _, first, key = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+            self._first = first[key.ravel()]
 
     def values(self, resamples: int) -> FloatArray:
         """Values of ``resamples`` draws, [..., R]; those of the data themselves where both sides are identical."""
@@ -153,12 +170,18 @@ class Exchange:
 
     def _value(self, generated: FloatArray) -> FloatArray:
         """Values [..., B], by which rows are generated, [C, B]."""
-        return self.statistic(self._sides[0] @ (1 - generated), self._sides[1] @ generated)
+        return self.statistic(self._sides[0] @ self._human(generated), self._sides[1] @ generated)
+
+    def _human(self, generated: FloatArray) -> FloatArray:
+        """Which rows are human, [C, ...], by which are generated."""
+        human = 1 - generated
+        human[self._fixed] = (~self.rows.generated[self._fixed]).reshape(-1, *[1] * (generated.ndim - 1))
+        return human
 
     def _of_parts(self, generated: FloatArray, held: FloatArray) -> FloatArray:
         """Values [..., P], by which rows are generated, [C], and which images each part holds, [N, P]."""
         place = np.arange(len(generated)), self.rows.image
-        roles = [csr_array((of, place)) for of in (1 - generated, generated)]
+        roles = [csr_array((of, place)) for of in (self._human(generated), generated)]
         return self.statistic(*(side @ role @ held for side, role in zip(self._sides, roles, strict=True)))
 
     def _draw(self, count: int) -> FloatArray:
@@ -166,16 +189,25 @@ class Exchange:
         size = count, len(self.rows.image)
         roles = np.zeros(size[::-1], dtype=np.float64).T  # In the layout of the product, which would copy it otherwise.
         lines = np.arange(count)[:, None]
-        if (self._written == 1).all():
+        if (self._written == 1).all() and self.rows.units is None and not self._fixed.any():
             drawn = self.generator.integers(0, self._sizes, size=(count, len(self._sizes)))
             roles[lines, self._order[self._starts + drawn]] = 1
             return roles
         # Shuffled within images: the first of each are generated.
         image = np.repeat(np.arange(len(self._sizes)), self._sizes)
-        shuffled = np.argsort(image + self.generator.random(size), axis=1)
+        random = self.generator.random(size)[:, self._first]
+        if self._copies.any():  # They come after all others.
+            random = (random + self._copies) / 2
+        shuffled = np.argsort(image + random, axis=1)
         first = np.arange(size[1]) - self._starts[image] < self._written[image]
         roles[lines, self._order[shuffled[:, first]]] = 1
         return roles
+
+
+def _sum_by(groups: IntArray, amounts: FloatArray | None = None) -> csr_array:
+    """What sums rows by their group, [G, C], each times its amount."""
+    places = groups, np.arange(len(groups))
+    return csr_array((np.ones(len(groups)) if amounts is None else amounts, places))
 
 
 def _columns(table: FloatArray | csr_array) -> csr_array:

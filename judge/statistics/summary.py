@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, hstack
 
+from judge.corpus.units import Units, scenes_of
 from judge.errors import JudgeError
-from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
 from judge.statistics.inference import HALVES, Exchanged, Inference, from_halves, from_splits, half_error, split_error
 from judge.statistics.intervals import Exchange, bootstrap_pooled
@@ -160,6 +160,7 @@ class Settings(NamedTuple):
         seed: of the generators; every row has its own, so rows do not depend on each other.
         ratios: metric -> tested / trained images of a split.
         untrained: judges that are asked as they are.
+        asked: captioner -> names of the counted metrics that measure it, where not all do.
     """
 
     resamples: int = 2000
@@ -167,6 +168,11 @@ class Settings(NamedTuple):
     seed: int = 0
     ratios: Mapping[str, float] = {}
     untrained: Collection[str] = ()
+    asked: Mapping[str, Collection[str]] = {}
+
+    def asks(self, captioner: object, metric: Metric) -> bool:
+        """Whether a counted metric measures a captioner."""
+        return metric.name in self.asked.get(str(captioner), [metric.name])
 
 
 DEFAULT = Settings()
@@ -228,7 +234,8 @@ class JudgedRow:
         captions: :func:`~judge.statistics.judged.caption_table` of its judges.
         table: what each caption adds, in that order.
         images: ids of all images, sorted; ``table.image`` holds each caption's place among them.
-        strata: of images, where classes count equally.
+        units: of these images, with what judges guess of them.
+        strata: of units, where classes count equally.
 
     Raises:
         JudgeError: NaN among the scores, or images that the judges (of ``best``, the chosen ones) scored on one side
@@ -260,7 +267,10 @@ class JudgedRow:
         self.asked = len(generated)
         first = np.unique(self.table.image, return_index=True)[1]
         self.images = captions["image_id"].iloc[first].reset_index(drop=True)
-        self.strata = pd.factorize(captions["answer"].iloc[first])[0] if metric.balanced else None
+        answers = dict(zip(self.images, captions["answer"].iloc[first], strict=True))
+        self.units = Units.make(answers, scenes_of(rows))
+        self.strata = pd.factorize(np.array([*self.units.strata.values()]))[0] if metric.balanced else None
+        self.table = replace(self.table, units=self.units.index)
 
     def _refuse(self) -> NoReturn:
         what = f"NaN, or images scored on one side only, for '{self.line.captioner}'"
@@ -351,9 +361,8 @@ class JudgedRow:
 
     def _from_answers(self, line: Summary, generator: np.random.Generator) -> Summary | None:
         """Inference for an untrained judge: halves of the images, and captions that change sides after it answered."""
-        classes = dict(sorted(zip(self.captions["image_id"], self.captions["answer"], strict=True)))
-        draws = [Resample("half", number, self.settings.seed).classes(classes).keys() for number in range(HALVES)]
-        halves = [self.value(self.captions[self.captions["image_id"].isin(drawn)]) for drawn in draws]
+        drawn = self.units.halves(HALVES, self.settings.seed)
+        halves = [self.value(self.captions[half[self.table.image]]) for half in drawn]
 
         def infer(value: float, parts: Sequence[float], name: _Tested) -> Inference | None:
             def statistic(human: FloatArray, generated: FloatArray) -> FloatArray:
@@ -424,6 +433,7 @@ class JudgedRow:
             resamples=self.settings.resamples,
             level=level,
             strata=self.strata,
+            units=self.units.index,
         )
         # The standard error of a normal interval of this width.
         reach = 2 * NormalDist().inv_cdf((1 + level) / 2)

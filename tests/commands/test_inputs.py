@@ -66,6 +66,14 @@ def test_captions_that_equal_human_ones(files: WorldFiles, people: list[tuple[in
     assert notes(tmp_path / "run") == []
 
 
+@pytest.mark.parametrize(("equal", "noted"), [(10, False), (11, True)])
+def test_from_a_tenth_on_captions_that_equal_human_ones_are_noted(equal: int, noted: bool) -> None:
+    human = {str(image): (f"caption {image}",) for image in range(100)}
+    own = {image: text if int(image) < equal else ("another",) for image, text in human.items()}
+    found = Corpus.read(human=human, captions={"cap": own}, labels=dict.fromkeys(human, "male")).notes
+    assert any("equal the human ones" in note for note in found) is noted
+
+
 def test_columns_of_each_side(files: WorldFiles, people: list[tuple[int, str]], tmp_path: Path) -> None:
     human = table(tmp_path / "human.csv", ["photo", "said", "caption"], [(i, text, "x") for i, text in people])
     captions = read_json(files.captions["much"])

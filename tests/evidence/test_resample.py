@@ -92,21 +92,6 @@ def test_halves_come_in_pairs_that_share_no_image(images: int, female: float, dr
         assert {row.image for of in half.rows.values() for row in of} == set(half.classes) == set(half.answers)
 
 
-@given(st.integers(4, 60), st.floats(0.1, 0.9), st.integers(0, 20))
-def test_quarters_are_halves_of_halves(images: int, female: float, draw: int) -> None:
-    sides = make_sides(images, female=female)
-    quarters = [Resample("quarter", 4 * draw + part).draw(sides) for part in range(4)]
-    for part in range(2):
-        first, second = (set(quarter.classes) for quarter in quarters[2 * part : 2 * part + 2])
-        assert not first & second
-        assert first | second == set(Resample("half", 2 * draw + part).classes(sides.classes))
-    for name in set(sides.classes.values()):
-        sizes = [list(quarter.classes.values()).count(name) for quarter in quarters]
-        assert max(sizes) - min(sizes) <= 2
-    for quarter in quarters:
-        assert {row.image for of in quarter.rows.values() for row in of} == set(quarter.classes) == set(quarter.answers)
-
-
 def test_an_image_is_in_the_same_half_whatever_others_there_are() -> None:
     """So that captioners are compared on the same images: of two sets of images that share most, most agree."""
     many = dict(make_sides(300).classes)

@@ -72,6 +72,16 @@ def test_a_person_says_as_much_as_a_longer_captioner() -> None:
     assert builder.corpus.generated[-1].by_image.keys() == {*images}
 
 
+def test_rarity_is_that_of_all_labelled_images() -> None:
+    """Whoever is measured: in image 1 alone all words are equally rare, and the first caption would be taken."""
+    people = Captions("human", {"1": ("a x", "a y", "red z", "red w"), "2": ("a", "a p", "a q")})
+    labels = Labels("gender", ("female", "male"), {"1": "female", "2": "male"}, "labels.csv")
+    corpus = Corpus(people, (Captions("model", {"1": ("a cat",)}),), labels)
+    builder = EvidenceBuilder(corpus, Lexicons(load_lexicon("gender"), None))
+    assert not add_typical(builder)
+    assert builder.corpus.generated[-1].by_image == {"1": ("red z",)}
+
+
 @pytest.mark.parametrize(
     ("language", "text", "texts", "words", "said"),
     [

@@ -15,7 +15,6 @@ import pytest
 from helpers import first_images
 
 from judge.measure import Result
-from judge.measure.table import COLUMNS
 from judge.metrics import METRICS
 from judge.quality import Quality, measure_quality
 from judge.report.plots import Drawing, save, style
@@ -226,25 +225,3 @@ def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: 
     # Two captioners have no trend.
     (drawing,) = (found for section, found in drawings(result_of(*rows[:2], quality=qualities)) if section == "quality")
     assert [axes.get_title() for axes in drawing.figure.axes] == ["", ""]
-
-
-def test_curves_have_both_sides_and_errors() -> None:
-    """A figure for each metric and judge: scores on the left, amplification with its errors on the right."""
-    kinds = {"quarter": 4, "half": 2}
-    rows = [
-        (name, "lic", "linear", kind, number, 0.3, 0.3 + value, value, np.nan, np.nan)
-        for name, value in (("a", 0.06), ("b", 0.02))
-        for kind, parts in kinds.items()
-        for number in range(parts)
-    ]
-    summaries = [replace(ROWS[place], standard_error=0.01) for place in (0, 2)]
-    result = replace(result_of(*summaries), replicates=pd.DataFrame(rows, columns=COLUMNS))
-    (drawing,) = [of for name, of in drawings(result) if name == "curve"]
-    scores, values = drawing.figure.axes
-    generated, human = (list(line.get_ydata()) for line in scores.lines[:2])
-    assert (generated, human) == (pytest.approx([0.36, 0.36, 0.45]), [0.3, 0.3, 0.4])
-    assert [tick.get_text() for tick in values.get_xticklabels()] == ["30", "60", "120"]
-    assert list(values.lines[0].get_ydata()) == pytest.approx([0.06, 0.06, 0.05])
-    (_, _, bar) = values.collections[0].get_segments()
-    assert bar[:, 1] == pytest.approx([0.04, 0.06])
-    assert "a: +0.060 (30 images), +0.060 (60 images), +0.050 (120 images)" in drawing.text

@@ -106,18 +106,6 @@ def test_the_page_is_whole_and_small(run: Path) -> None:
     assert {"forest-lic.svg", "forest-lic.png", "sides-lic.svg"} < {path.name for path in (run / "figures").iterdir()}
 
 
-def test_judges_that_were_trained_again_have_a_learning_curve(finished_run: Path, run: Path) -> None:
-    """Whose numbers ``metrics.json`` has; other runs have none."""
-    found = json.loads((finished_run / "metrics.json").read_text())["curves"]
-    rows = {(row["metric"], row["judge"]) for row in found}
-    assert len(list((finished_run / "figures").glob("curve-*.svg"))) == len(rows) > 0
-    text = (finished_run / "report.html").read_text()
-    for row in found:
-        assert [point["share"] for point in row["points"]] == [0.25, 0.5, 1]
-        assert f"{row['captioner']}: {row['points'][0]['amplification']:+.3f} (" in text
-    assert "learning curve" not in (run / "report.html").read_text()
-
-
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_it_can_be_read_by_all(browser: Browser, run: Path, scheme: Any, width: int) -> None:
     """Colours do not depend on the width, nor the layout on the colours."""

@@ -111,6 +111,30 @@ def test_captions_change_sides_as_often_as_all_ways_to_do_so(written: list[int])
     assert found.sd == pytest.approx(every.std(), rel=0.02)
 
 
+def test_captions_that_are_copied_from_people_may_be_any_of_theirs() -> None:
+    """The human side keeps its captions: of two images with three and two, all six ways.
+
+    By hand: sums of weights 6 / 3 and 6 / 2 are 24 of either image's human captions, and 6 times the generated one.
+    """
+    values = np.array([1.0, 4, 7, 2, 6, 4, 2])
+    image, generated = np.array([0, 0, 0, 1, 1, 0, 1]), np.arange(7) >= 5
+    table = np.zeros((7, 2))
+    table[np.arange(7), image] = values
+
+    def common(before: FloatArray, after: FloatArray) -> FloatArray:
+        return np.asarray((before * after).sum(axis=0))
+
+    rows = Rows(table, image, generated, copied=generated)
+    assert common(*rows.sums()) == 24 * 6 * (4 + 2)
+    ways = 24 * 6 * np.array([one + other for one, other in product([1, 4, 7], [2, 6])])
+    exchange = Exchange(rows, common, generator=np.random.default_rng(1))
+    found = known(exchange.chance(40_000))
+    assert (found.mean, found.sd) == (pytest.approx(ways.mean(), rel=0.01), pytest.approx(ways.std(), rel=0.02))
+    # Also in parts of the images.
+    excess = exchange.excess(np.array([[True, False], [False, True]]), exchanges=4000)
+    assert excess == pytest.approx([0, 24 * 6 * (2 - 4)], abs=24)
+
+
 def test_draws_without_a_value_have_no_chance_level() -> None:
     """A share of nothing: where the only 1 changes sides, the human side holds nothing to divide by."""
     rows = Rows(np.array([[1.0], [0.0], [0.0], [0.0]]), np.array([0, 1, 0, 1]), np.array([False, False, True, True]))

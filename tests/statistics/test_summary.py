@@ -151,6 +151,17 @@ def test_a_judge_that_is_not_trained_is_tested_on_its_answers() -> None:
     assert row.standard_error == pytest.approx(error, rel=0.5)
 
 
+def test_images_are_drawn_within_classes() -> None:
+    """Of a class with three images each resample has three: else one in twenty resamples had none, and no value."""
+    scores = make_scores(60, captions=1)
+    scores["answer"] = np.where(scores["image_id"].isin(["0", "1", "2"]), "a", "b")
+    (row,) = summarise(scores, None, Settings(resamples=2000))
+    right = scores["probability"].where(scores["predicted"] == scores["answer"], 0)[scores["side"] == "human"]
+    groups = [of for _, of in right.groupby(scores["answer"])]
+    error = np.sqrt(sum(of.var(ddof=0) / len(of) for of in groups)) / 2
+    assert row.human_error == pytest.approx(error, rel=0.1)
+
+
 def test_order_names_and_other_rows_change_nothing() -> None:
     scores = make_scores(30, seeds=2)
     (alone,) = summarise(scores, None, QUICK)

@@ -192,6 +192,60 @@ def test_lics_table_1(coco: Path, tmp_path: Path) -> None:
     assert known(equal["dba-o"].published) > known(plus["dba-o"].published) > 0
 
 
+def test_the_standard_error_of_a_ratio_of_counts() -> None:
+    """The log of a ratio of independent counts varies by one over each count, whatever the chance level."""
+    generator, rows = np.random.default_rng(0), []
+    for image in range(900):
+        for side in ("human", "generated"):
+            named = generator.choice(["female", "male", ""], p=[0.2, 0.4, 0.4])
+            rows.append((str(image), "cap", side, 0, ("female", "male")[image % 2], named, "", ""))
+    table = pd.DataFrame(rows, columns=["image_id", "captioner", "side", "index", "class", "named", "words", "objects"])
+    (row,) = summarise_counts(table, ["ratio"], Settings(resamples=400))
+    every = table.groupby(["side", "named"]).size().drop("", level="named")
+    error = known(row.published) * float(np.sqrt((1 / every).sum()))
+    assert row.standard_error == pytest.approx(error, rel=0.25)
+    assert known(row.p_value) > 0.05
+
+
+def test_a_captioner_that_says_more_than_people_is_measured_by_all_metrics_asked() -> None:
+    """The typical person who says as much has rows of those alone that it is needed for: DBA_O, not DBA_G."""
+    corpus = draw(60)
+    texts = {
+        i: tuple(f"a {PEOPLE[name]} with a {of}" for of in OBJECTS) for i, name in known(corpus.labels).by_image.items()
+    }
+    longer = Captions("long", {image: (f"{of[0]} and a dog and a kite",) for image, of in texts.items()})
+    given = replace(corpus, human=Captions("human", texts), generated=(*corpus.generated, longer))
+    result = evaluate(given, metrics="dba,error", resamples=100, breakdown=True)
+    found = {(row.captioner, row.metric.name) for row in result.summaries if row.amplification is not None}
+    assert {("long", "dba-o"), ("long", "dba-g"), ("long", "error"), ("cap", "dba-g")} <= found
+    (person,) = result.people - {"typical person"}
+    assert {row.metric.name for row in result.summaries if row.captioner == person} == {"dba-o"}
+    assert known(result.breakdown).images.query("captioner == @person")["metric"].unique().tolist() == ["dba-o"]
+
+
+def test_a_captioner_that_repeats_people_is_compared_with_others_that_do() -> None:
+    """A random one of each image's human captions, which stays among them: p is small in few worlds.
+
+    Sides that have captions in common differ less than exchanged ones, and pairs that one of them chooses regress less.
+    """
+    found = []
+    for seed in range(8):
+        corpus, generator = draw(150, seed=seed, captions=4, leaning=0), np.random.default_rng(seed)
+        # Else captions would repeat each other by chance.
+        people = {i: tuple(f"{text} x{i}y{n}" for n, text in enumerate(of)) for i, of in corpus.human.by_image.items()}
+        copies = Captions("cap", {image: (texts[generator.integers(4)],) for image, texts in people.items()})
+        given = replace(corpus, human=Captions("human", people), generated=(copies,))
+        result = evaluate(given, metrics="ba", **QUICK)
+        (row,) = result.summaries
+        assert result.counts.query("side == 'generated'")["copied"].all()
+        found.append(known(row.amplification) / known(row.standard_error))
+    assert abs(np.mean(found)) < 2.5 / np.sqrt(8)
+    assert sum(abs(of) > 2 for of in found) <= 2
+    # Where human captions repeat each other as often, none is taken for a copy.
+    own = replace(corpus, generated=draw(150, seed=9).generated)
+    assert "copied" not in evaluate(own, metrics="ba", **QUICK).counts
+
+
 def test_a_captioner_that_keeps_silent_changes_nothing_in_t_to_a() -> None:
     """It says "person" in 0.8 of its captions, and is right in the others: P(a^|l) is of those that name a class."""
     row = count(draw(3000, error=0, leaning=0, silent=0.8), "dba-g")["dba-g"]
