@@ -141,6 +141,11 @@ class Summary:
         return self.captioner, self.metric.name, self.judge
 
     @property
+    def value(self) -> float | None:
+        """The metric as its paper defines it: of counted metrics with what is due to chance."""
+        return self.amplification if self.published is None else self.published
+
+    @property
     def title(self) -> str:
         """Metric and judge as tables name them: "LIC (lstm)"."""
         return name_row(self.metric, self.judge)

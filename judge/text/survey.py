@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from operator import ne
 
 import regex
 
 from judge.text.cleaning import LOOK_ALIKES
-from judge.text.lexicon import Lexicon
+from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import content_of, is_content, kind_of
 from judge.types import Captions, Words
 
@@ -21,11 +22,12 @@ from judge.types import Captions, Words
 # COCO's human captions and four captioners (91 draws of 300, 900 and 3,597 images) are 0.021 ("players") and 0.100
 # ("baseball"); the demo's worlds and all doses of judge calibrate stay below as well.
 _LEAST, _PURE, _STRANGE, _KNOWN = 10, 0.95, 0.05, 0.5
-# Short words that other languages hardly have: 9 to 20% of the words of English captions. Keywords have none, but an
-# English other side has most of them. An English lexicon finds French "son" and German "man" in a few captions; if it
-# finds words in more, it is in their language.
-_ENGLISH = {"the", "of", "and", "with", "at", "are", "to", "from", "by", "that", "this", "while", "their", "his"}
-_FEW, _MOST, _FOUND = 0.03, 0.5, 0.3
+# Function words, and those of English lexicons, are a third or more of the words of English captions, keywords and terse
+# ones included, and 0 to 18% in 20 other languages. (Words of one or two letters are in many languages.) Keywords alone,
+# with a mark for every second word, do not tell their language; an English other side has most of them. An English
+# lexicon finds French "son" and German "man" in a few captions; if it finds words in more, it is in their language.
+_ENGLISH = "coco-objects", "activities", "gender-wide"
+_FEW, _MOST, _FOUND = 0.2, 0.5, 0.3
 _DIGITS = str.maketrans("013457", "oieast")
 _PART = regex.compile(r"[a-z]+|\p{Latin}+|\p{Cyrillic}+|\p{Greek}+|[\p{L}\p{M}]+")
 # Scripts without spaces: a token may contain a word.
@@ -105,10 +107,29 @@ class SideWords:
         """The number of occurrences of each token in the captions, before masking."""
         return Counter(word for words in self.raw for word in words)
 
-    def share(self, words: Collection[str]) -> float:
-        """The share of the captions' words, without marks and numbers, that are among ``words``."""
-        found = {word: count for word, count in self.used.items() if word[:1].isalpha()}
+    def share(self, words: Container[str]) -> float:
+        """The share of the captions' words of three letters or more that are among ``words``."""
+        found = {word: count for word, count in self.used.items() if word[:1].isalpha() and len(word) > 2}
         return sum(count for word, count in found.items() if word in words) / max(1, sum(found.values()))
+
+    @cached_property
+    def _english(self) -> float:
+        return self.share({word for word in self.used if kind_of(word) == "function"} | _english_words())
+
+    @cached_property
+    def _found(self) -> bool:
+        """Whether the lexicon finds words in many captions."""
+        return bool(sum(map(ne, self.raw, self.masked)) >= _FOUND * len(self.raw))
+
+    def is_foreign(self, other: SideWords, language: str) -> bool:
+        """Whether captions in which the lexicon finds little are in another ``language`` than it."""
+        if self._found:
+            return False
+        unlike = self.share(other.used) < _MOST
+        if language != "en":
+            return self._english > _MOST / 2 or (unlike and other._found)
+        marks = sum(count for word, count in self.used.items() if kind_of(word) == "mark")
+        return self._english < _FEW and (unlike or (other._english < _FEW and 3 * marks < self.used.total()))
 
     @cached_property
     def _held(self) -> dict[str, Counter[tuple[str, bool]]]:
@@ -125,18 +146,16 @@ class SideWords:
         If all images are of one class, no token decides it. ``lexicon``: the words that were masked; None for none.
         """
         text, repeated = Counter(self.raw).most_common(1)[0]
-        bare = [raw == masked for raw, masked in zip(self.raw, self.masked, strict=True)]
         left, entries = (self._held.keys() - {lexicon.token}, lexicon.words) if lexicon else (set(), frozenset())
         sizes = Counter(self.classes)
         revealing = {word for word in left if _holds(word, entries) or self._decides(word, sizes, other)}
         words = mean_content(self.masked)
         said = {word: count for word, count in self.used.items() if kind_of(word) != "mark"}
-        strange = self.share(_ENGLISH) < _FEW and (other.share(_ENGLISH) < _FEW or self.share(other.used) < _MOST)
         return Survey(
             captions=len(self.raw),
             repeated=repeated,
             text=" ".join(text),
-            foreign=bool(lexicon and lexicon.language == "en" and strange and sum(bare) > (1 - _FOUND) * len(bare)),
+            foreign=bool(lexicon and self.is_foreign(other, lexicon.language)),
             revealing=dict(Counter({word: self._held[word].total() for word in sorted(revealing)}).most_common(5)),
             affected=sum(not revealing.isdisjoint(masked) for masked in self.masked),
             empty=source.empty,
@@ -158,6 +177,11 @@ class SideWords:
             return held[name, True] >= max(_LEAST, _KNOWN * sizes[name])
         # Captions with a tag or a second language may have masked words too.
         return held[name, True] >= max(_LEAST, _STRANGE * sizes[name]) or shares[name] >= _KNOWN
+
+
+@cache
+def _english_words() -> frozenset[str]:
+    return frozenset[str]().union(*(load_lexicon(name).words for name in _ENGLISH))
 
 
 def mean_content(masked: Sequence[Words]) -> float:
