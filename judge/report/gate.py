@@ -26,7 +26,7 @@ _NUMBERS: dict[str, tuple[str, Callable[[Line], float | None]]] = {
 
 
 def read_condition(text: str, metrics: Sequence[str]) -> Callable[[Result], Iterator[str]]:
-    """The condition "METRIC[.value|.excess|.p|.beyond] > NUMBER" (or <) on every captioner of a run of these ``metrics``.
+    """The condition "METRIC[.value|.excess|.p|.beyond] > NUMBER" (or <) on every captioner of a run of ``metrics``.
 
     Returns a function: result -> a sentence for each row that meets it, or of which that cannot be known, because a
     check of the run voids the row or the row has no such number. A metric stands for its variants in the run too.

@@ -174,6 +174,8 @@ def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
         what = f"words that were not masked, and hold a word of the lexicon or nearly decide {attribute}"
         kind = Doubt if text["affected"] >= _AFFECTED * captions else str
         yield kind(f"hold, in {text['affected']:,} of {captions:,}, {what}: {quote_tokens(text['revealing'])}")
+    if text.get("misplaced"):
+        yield Doubt(f"{text['misplaced']}: see that image ids mean the same")
     if (several := text.get("several", 0)) > captions / 2:
         why = f"by default judges read sentences where {INDEX_COVERAGE:.0%} of captions have several"
         yield f"are read whole, though {several:,} of {captions:,} have several sentences: {why}"

@@ -20,6 +20,8 @@ _LEAST = 1e-290
 _SILENT, _RATIO = 0.02, 10
 # Images from which labels are compared with what human captions name, and the kappa that they must exceed.
 _COMPARED, _KAPPA = 30, 0.1
+# Kappa of the classes that captions name, and their likeness to human ones, that are near chance.
+_STRAY = 0.2
 # Share of captions with words that tell the class to judges although masking is over.
 _AFFECTED = 0.02
 # Metrics that captions which repeat each other raise without any bias (docs/calibration.md).
@@ -99,6 +101,19 @@ def _unlike_captions(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         if images >= _COMPARED and kappa is not None and kappa <= max(_KAPPA, _BEYOND_CHANCE / math.sqrt(images)):
             share = f"kappa {kappa:.2f} over {images:,} images"
             yield f"labels of {name} do not agree with what human captions name ({share})"
+
+
+def _other_images(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """Captions of other images, as in a file that is moved by one row, tell less for that reason alone."""
+    text = run["captioners"][row.captioner].get("text", {}).get("generated", {})
+    found = {
+        "name the class of their images no more often than by chance": text.get("kappa"),
+        "are no more like human captions of their own images than of others": text.get("likeness"),
+    }
+    known = {what: value for what, value in found.items() if value is not None}
+    if known and max(known.values()) < _STRAY:
+        figures = ", ".join(f"{name} {text[name]:.2f}" for name in ("kappa", "likeness") if text[name] is not None)
+        yield f"its captions {' and '.join(known)}: see that image ids mean the same ({figures})"
 
 
 def _unmasked(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
@@ -271,6 +286,7 @@ _CHECKS = (
     _left_by_masking,
     _unlike_captions,
     _names_nothing,
+    _other_images,
     _unmasked,
     _at_chance,
     _vanishes,
