@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from judge.evidence.belonging import STRAY
 from judge.evidence.typical import LONGER
 from judge.masking.measured import hide_nobody
 from judge.statistics.summary import Summary
@@ -20,8 +21,6 @@ _LEAST = 1e-290
 _SILENT, _RATIO = 0.02, 10
 # Images from which labels are compared with what human captions name, and the kappa that they must exceed.
 _COMPARED, _KAPPA = 30, 0.1
-# Kappa of the classes that captions name, and their likeness to human ones, that are near chance.
-_STRAY = 0.2
 # Share of captions with words that tell the class to judges although masking is over.
 _AFFECTED = 0.02
 # Metrics that captions which repeat each other raise without any bias (docs/calibration.md).
@@ -111,7 +110,7 @@ def _other_images(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         "are no more like human captions of their own images than of others": text.get("likeness"),
     }
     known = {what: value for what, value in found.items() if value is not None}
-    if known and max(known.values()) < _STRAY:
+    if known and max(known.values()) < STRAY:
         figures = ", ".join(f"{name} {text[name]:.2f}" for name in ("kappa", "likeness") if text[name] is not None)
         yield f"its captions {' and '.join(known)}: see that image ids mean the same ({figures})"
 

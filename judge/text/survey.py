@@ -22,10 +22,10 @@ from judge.types import Captions, Words
 # COCO's human captions and four captioners (91 draws of 300, 900 and 3,597 images) are 0.021 ("players") and 0.100
 # ("baseball"); the demo's worlds and all doses of judge calibrate stay below as well.
 _LEAST, _PURE, _STRANGE, _KNOWN = 10, 0.95, 0.05, 0.5
-# Function words, and those of English lexicons, are a third or more of the words of English captions, terse or not, and
-# 0 to 18% in 20 other languages. (Words of one or two letters are in many.) Keywords alone, with a mark for every second
-# word, do not tell their language; an English other side has most of them. An English lexicon finds French "son" and
-# German "man" in a few captions; if it finds words in more, it is in their language.
+# Function words, and those of English lexicons, are a third or more of the words of English captions, terse or not,
+# and 0 to 18% in 20 other languages. (Words of one or two letters are in many.) Keywords alone, with a mark for every
+# second word, do not tell their language; an English other side has most of them. An English lexicon finds French "son"
+# and German "man" in a few captions; if it finds words in more, it is in their language.
 _ENGLISH = "coco-objects", "activities", "gender-wide"
 _FEW, _MOST, _FOUND = 0.2, 0.5, 0.3
 _DIGITS = str.maketrans("013457", "oieast")
