@@ -100,7 +100,7 @@ class Plan:
 
     def resamples_of(self, judge: str, target: TargetKind, images: int) -> dict[ResampleKind, int]:
         """Number of refits of a judge, by kind of resample; ``images``: of the run's captioner that has most."""
-        quick = _is_quick(judge)
+        quick = is_quick(judge)
         default = REFITS_OF_FEW if target == "attribute" and images < FEW else REFITS[target]
         refits = self.refits if self.refits is not None else default if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
@@ -129,7 +129,7 @@ class Plan:
         if is_best(judge):
             judges = [name for name in self.judges if "image" not in find_judge(name).modalities]
         averaged = self.protocol == "crossfit" and metric.aggregate == "mean" and self.refits != 0
-        number = self.seeds or (DRAWS if averaged and all(map(_is_quick, judges)) else SEEDS[self.protocol])
+        number = self.seeds or (DRAWS if averaged and all(map(is_quick, judges)) else SEEDS[self.protocol])
         return range(self.first_seed, self.first_seed + number)
 
     def splits(self, evidence: Evidence, metric: Metric, judge: str) -> list[tuple[int, Split]]:
@@ -158,7 +158,7 @@ class Plan:
         return [(seed, split) for seed, splits in drawn.items() for split in splits]
 
 
-def _is_quick(judge: str) -> bool:
+def is_quick(judge: str) -> bool:
     """Whether a judge trains in seconds, because all folds and refits are trained together."""
     return judge != SELF and find_judge(judge).joint is not None
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from judge.evidence import Slot
 from judge.measure.jobs import Job
+from judge.metrics import find_metric
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed, shown
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise, with_families
@@ -189,7 +190,15 @@ def make_table(
     settings = settings_of(run)
     judged = with_families(summarise(scores, replicates, settings), families, run["families"], settings)
     rows = [*judged, *summarise_counts(counts, run["metrics"], settings)]
-    return in_order(rows, list(run["captioners"]), run["metrics"])
+    each = ((name, of.get("without_value", {})) for name, of in run["captioners"].items())
+    lacking = [(name, metric, judge) for name, of in each for metric, judges in of.items() for judge in judges]
+    return in_order(with_lacking(rows, lacking), list(run["captioners"]), run["metrics"])
+
+
+def with_lacking(rows: Sequence[Summary], lacking: Iterable[tuple[str, str, str]]) -> list[Summary]:
+    """The rows, and those of which the run has no value."""
+    known = {row.key for row in rows}
+    return [*rows, *(Summary(row[0], find_metric(row[1]), row[2]) for row in lacking if row not in known)]
 
 
 def in_order(rows: Iterable[Summary], captioners: Sequence[str], metrics: Sequence[str]) -> list[Summary]:

@@ -44,6 +44,13 @@ def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tupl
     return {key: reason for key, reason in found.items() if reason}
 
 
+def _without_value(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """The run could not measure the row."""
+    known = run["captioners"][row.captioner].get("without_value", {}).get(row.metric.name, {})
+    if row.judge in known:
+        yield known[row.judge]
+
+
 def _at_chance(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Judges of human captions that guess no better than chance cannot see a captioner amplify.
 
@@ -280,6 +287,7 @@ def quote_tokens(tokens: Mapping[str, int]) -> str:
 # In order: the first reason found is shown.
 _CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...]
 _CHECKS = (
+    _without_value,
     _rewarded,
     _other_language,
     _left_by_masking,
