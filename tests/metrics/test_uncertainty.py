@@ -191,10 +191,13 @@ def test_a_row_without_a_value_leaves_the_others(tmp_path: Path) -> None:
     assert lacking["cap", "u-ta"].startswith("images of which a caption of each side names one class: none; 10 of each")
     assert lacking["cap", "ba"].startswith("no word is in 500 captions with each of female, male")
     notes = [note for note in warnings(result) if note.startswith("No value for ")]
-    assert [note.split(":")[0] for note in notes] == ["No value for U T->A (linear) of cap", "No value for BA of cap, other"]
+    assert [note.split(":")[0] for note in notes] == [
+        "No value for U T->A (linear) of cap",
+        "No value for BA of cap, other",
+    ]
     assert Result.load(tmp_path / "run").table(all=True).equals(result.table(all=True))
-    (line,) = read_condition("u-ta.value > 9", ["u-at", "u-ta", "ba", "error"])(result)
-    assert "cap, U T->A (linear): cannot be checked, no verdict: images of which" in line
+    line, *_ = read_condition("u-ta.value > 9", ["u-at", "u-ta", "ba", "error"])(result)
+    assert ": cap, U T->A (linear): cannot be checked, no verdict: images of which" in line
     # Where no row of the run has a value, that is an error.
     with pytest.raises(JudgeError, match=r"no word is in 500 captions .* Lower --least"):
         evaluate(corpus, metrics="ba", least=500, **QUICK)
