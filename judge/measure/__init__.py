@@ -16,7 +16,7 @@ from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import check_refits, refit
-from judge.measure.table import Answers, answer_loss, answer_rows, in_order, score_table, with_lacking, with_parts
+from judge.measure.table import Answers, answer_loss, answer_rows, in_order, score_table, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_qualities
 from judge.statistics.breakdown import break_down, image_contributions
@@ -77,8 +77,8 @@ def measure(
     judged = in_main_process(
         lambda: with_families(summarise(scores, refits, settings), others, work.families, settings)
     )
-    every = with_lacking([*judged, *counted], work.without_value)
-    summaries = in_order(every, [captioner.name for captioner in work.corpus.generated], work.names)
+    names = [captioner.name for captioner in work.corpus.generated]
+    summaries = in_order([*judged, *counted], names, work.names, work.without_value)
     result = Result(
         tuple(summaries),
         scores,

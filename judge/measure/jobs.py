@@ -20,7 +20,7 @@ from judge.metrics import Metric, find_metric, spell_out
 from judge.statistics.comparisons import Key
 from judge.text.lexicon import Lexicons
 from judge.training.member import Member
-from judge.types import Captions, Side
+from judge.types import Side
 
 _NO_CHECKPOINT = "judge self needs the checkpoint that wrote the captions"
 
@@ -52,8 +52,7 @@ class Work:
         sources: checksum of labels and human captions of every labelled image, described by a captioner or not.
         longer: captioner -> length of captions -> the typical person who says as much, where it needs one.
         without_typical: names of metric and judge -> why they do not measure a typical person, as a clause.
-        without_value: captioner, metric and judge of each row without a value -> why.
-        joined: the captions of their captioners.
+        without_value: captioner, metric and judge of each row without a value -> why, and the captioner's captions.
     """
 
     corpus: Corpus
@@ -68,8 +67,7 @@ class Work:
     sources: str
     longer: Longer
     without_typical: Mapping[tuple[str, str], str]
-    without_value: Mapping[Key, str]
-    joined: Mapping[str, Joined]
+    without_value: Mapping[Key, tuple[str, Joined]]
 
     @property
     def names(self) -> list[str]:
@@ -131,7 +129,7 @@ def _lay_out(
     named = [(metric.name, judge) for metric in metrics for judge in _judges_of(metric, plan)]
     missing = dict.fromkeys(named, without_typical) if without_typical else {}
     missing |= {(metric, judge): error.what for (name, metric, judge), error in lacking.items() if name == TYPICAL}
-    valueless = {row: error for row, error in lacking.items() if not is_person(row[0])}
+    joined = {of.name: builder.join(of)[0] for of in builder.corpus.generated if lacking}
     if len(missing) == len(named) and not without_typical:
         raise JudgeError(next(iter(missing.values())))  # Human captions then need not do without the typical ones.
     tasks = [task_rows(builder, one) for one in builder.corpus.generated] if plan.breakdown else []
@@ -153,12 +151,7 @@ def _lay_out(
         sources=sources.hexdigest(),
         longer=longer,
         without_typical=missing,
-        without_value={row: ": ".join(filter(None, [error.what, error.mend])) for row, error in valueless.items()},
-        joined={
-            of.name: builder.join(of)[0]
-            for of in builder.corpus.generated
-            if of.name in {name for name, *_ in valueless}
-        },
+        without_value={row: (_clause(of), joined[row[0]]) for row, of in lacking.items() if not is_person(row[0])},
     )
 
 
@@ -195,18 +188,18 @@ def _count(
                 yield count_captions(builder, captioner, asked, vocabulary=plan.vocabulary)
                 break
             except JudgeError as error:
-                _check_fault(error, captioner)
                 # That of a row is in the words which BA counts.
-                of_row = isinstance(error, RowError)
+                if not (of_row := isinstance(error, RowError)) and not is_person(captioner.name):
+                    raise
                 lost = [row for row in asked if not of_row or (row.counted and row.counted.labels == "words")]
                 lacking |= {(captioner.name, metric.name, metric.judge): error for metric in lost}
                 asked = [metric for metric in asked if metric not in lost]
 
 
-def _check_fault(error: JudgeError, captioner: Captions) -> None:
-    """Raise the fault, unless it is that of one row, or of a typical person, without which the others do."""
-    if not (isinstance(error, RowError) or is_person(captioner.name)):
-        raise error
+def _clause(error: JudgeError) -> str:
+    """The fault of a row as the reason why it has no value."""
+    what = error.what.partition(" (")[0]
+    return f"{what}: {error.mend}" if error.mend else what
 
 
 def asked_of(name: str, metrics: Sequence[Metric], longer: Longer) -> list[Metric]:
@@ -241,7 +234,8 @@ def _jobs(
                     evidence = builder.build(captioner, alike[0])
                     _check_size(evidence, alike, judge, plan, halves=with_person)
                 except JudgeError as error:
-                    _check_fault(error, captioner)
+                    if not (isinstance(error, RowError) or is_person(captioner.name)):
+                        raise
                     lacking |= {(captioner.name, metric.name, judge): error for metric in alike}
                 else:
                     yield from jobs_of(evidence, tuple(alike), judge, plan)

@@ -12,6 +12,7 @@ from judge.evidence import Slot
 from judge.measure.jobs import Job
 from judge.metrics import find_metric
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed, shown
+from judge.statistics.comparisons import Key
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise, with_families
 from judge.training.member import Member
@@ -192,17 +193,15 @@ def make_table(
     rows = [*judged, *summarise_counts(counts, run["metrics"], settings)]
     each = ((name, of.get("without_value", {})) for name, of in run["captioners"].items())
     lacking = [(name, metric, judge) for name, of in each for metric, judges in of.items() for judge in judges]
-    return in_order(with_lacking(rows, lacking), list(run["captioners"]), run["metrics"])
+    return in_order(rows, list(run["captioners"]), run["metrics"], lacking)
 
 
-def with_lacking(rows: Sequence[Summary], lacking: Iterable[tuple[str, str, str]]) -> list[Summary]:
-    """The rows, and those of which the run has no value."""
+def in_order(
+    rows: Sequence[Summary], captioners: Sequence[str], metrics: Sequence[str], lacking: Iterable[Key]
+) -> list[Summary]:
+    """Rows by captioner, then by metric; and those that are ``lacking``, as they have no value."""
     known = {row.key for row in rows}
-    return [*rows, *(Summary(row[0], find_metric(row[1]), row[2]) for row in lacking if row not in known)]
-
-
-def in_order(rows: Iterable[Summary], captioners: Sequence[str], metrics: Sequence[str]) -> list[Summary]:
-    """Rows by captioner, then by metric."""
+    rows = [*rows, *(Summary(row[0], find_metric(row[1]), row[2]) for row in lacking if row not in known)]
     return sorted(rows, key=lambda row: (captioners.index(row.captioner), metrics.index(row.metric.name)))
 
 

@@ -3,7 +3,7 @@
 One estimate for every protocol: the quantities of captions (``scores.py``), one for each seed that tests them, are
 averaged within each class, and classes count equally (images do for metrics that are not balanced); the captions of an
 image share its weight, and it counts as often as seeds test it. With balanced classes and equal numbers of captions
-this is the papers' plain mean. Losses and priors are averaged before pooled scores (1/CE) and normalised amplifications.
+this is the papers' plain mean. Losses and priors are averaged before pooled scores (1/CE) and normalised values.
 
 The interval and p of a row are for the procedure on another sample of images, judges trained anew: from refits, or from
 five splits or more (``inference.py``). Those of untrained judges are from halves of the images, and from captions that
