@@ -119,6 +119,22 @@ def test_a_file_that_is_moved_by_one_row(coco: Corpus) -> None:
         assert ending in note
 
 
+def test_the_reported_case(shared: Path) -> None:
+    """300 captions moved by one row; as they are, their words tell nothing of the image, but they name its class."""
+    folder = shared.parent / "cases3" / "text"
+    if not folder.exists():
+        pytest.skip("needs the reported cases")
+    files = [folder / f"{name}.json" for name in ("shifted", "plain")]
+    result = evaluate(
+        human=folder / "human.json", captions=files, labels=folder / "labels.csv", metrics="error", resamples=100
+    )
+    assert [*result.void] == [("shifted", "error", "counted")]
+    verdicts = result.table().set_index("captioner")["verdict"]
+    assert verdicts["shifted"] == "no verdict"
+    assert verdicts["plain"] == "errs more"
+    assert not told(result)[1:]
+
+
 @pytest.mark.parametrize("name", ["nic_balanced", "nic_equalizer", "nic_plus", "nic_upweight"])
 def test_honest_captioners(coco: Corpus, name: str) -> None:
     result = result_of(coco, lambda _, said: said, name)
