@@ -104,7 +104,11 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     reason = "there are no human captions" if corpus.alone else _without_typical(plan, metrics)
     if not reason:
         try:
-            return _lay_out(corpus, plan, lexicons, metrics)
+            work = _lay_out(corpus, plan, lexicons, metrics)
+            if lacking := [*work.without_value.values()]:  # Some rows may have a value without a typical person alone.
+                alone = _lay_out(corpus, plan, lexicons, metrics, lacking[0][0])
+                return alone if len(alone.without_value) < len(lacking) else work
+            return work
         except JudgeError as error:
             reason = error.what
     return _lay_out(corpus, plan, lexicons, metrics, reason)
