@@ -105,12 +105,12 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     if not reason:
         try:
             work = _lay_out(corpus, plan, lexicons, metrics)
-            if lacking := [*work.without_value.values()]:  # Some rows may have a value without a typical person alone.
-                alone = _lay_out(corpus, plan, lexicons, metrics, lacking[0][0])
-                return alone if len(alone.without_value) < len(lacking) else work
-            return work
         except JudgeError as error:
             reason = error.what
+        else:
+            lacking = [*work.without_value.values()]  # Some rows may have a value without a typical person alone.
+            alone = _lay_out(corpus, plan, lexicons, metrics, lacking[0][0]) if lacking else work
+            return alone if len(alone.without_value) < len(lacking) else work
     return _lay_out(corpus, plan, lexicons, metrics, reason)
 
 
