@@ -53,6 +53,10 @@ class JudgeError(Exception):
         return partial(JudgeError, where=self.where, mend=self.mend), (self.what,)
 
 
+class RowError(JudgeError):
+    """Data of which one row of the table has no value, whereas others may have."""
+
+
 def shortened(text: str, most: int = 250) -> str:
     """``text`` without its middle if it is longer than ``most`` characters."""
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-(most - most // 2 - 5) :]}"

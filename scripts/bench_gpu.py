@@ -10,8 +10,8 @@ continues with those that are missing; gpu.json and gpu.md have all of them. ``-
 seconds, to test the script alone. The parts:
 
 - ``peak``: products of large square matrices, in bf16 and in float32 without TF32.
-- ``lic``: LIC's LSTM protocol for a captioner, 60 judges of 9,700 captions, and a plain loop in PyTorch. An epoch of two
-  judges is measured; times 20 and 60 it is the protocol.
+- ``lic``: LIC's LSTM protocol for a captioner, 60 judges of 9,700 captions, and a plain loop in PyTorch. An epoch of
+  two judges is measured; times 20 and 60 it is the protocol.
 - ``members``: SAT, GRIT and BERT-ft judges, eight at a time by 1, 4 and 8 workers.
 - ``blip``: a BLIP of base size in bf16, by the trainer and on one batch that lies ready, as share of the peak, and the
   GPU's utilisation.
@@ -28,7 +28,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import cycle, islice

@@ -11,7 +11,6 @@ one core. Figures: BENCHMARKS.md.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from timing import in_turns, machine, ratios, seconds
+from timing import in_turns, machine, ratios
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 

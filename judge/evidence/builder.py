@@ -15,6 +15,7 @@ from judge.corpus.attributes import ProductLabels
 from judge.corpus.labels import compare_labels, derive_labels
 from judge.corpus.tasks import Tasks, derive_tasks, join_tasks, usable
 from judge.errors import JudgeError
+from judge.evidence.belonging import class_kappa, likeness
 from judge.evidence.joined import INDEX_COVERAGE, MINIMUM_IMAGES, PEOPLE, Joined, Row, named_sides
 from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions, texts_of
 from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Sides
@@ -23,7 +24,7 @@ from judge.text.alignment import AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks
 from judge.text.lexicon import Lexicon, Lexicons, mask
 from judge.text.survey import Coverage, SideWords, Survey, mean_content, measure_coverage
-from judge.text.tokens import sentences
+from judge.text.tokens import is_content, sentences
 from judge.text.vectors import VectorCache
 from judge.types import SIDES, Captions, Labels, Side, Target, TargetKind, Words
 
@@ -69,6 +70,15 @@ class _Seen(NamedTuple):
     rows: Sequence[Row]
     words: SideWords
     coverage: Coverage | None
+    kappa: float | None = None
+
+    @property
+    def content(self) -> dict[str, set[str]]:
+        """Image -> the content words of its captions, after masking."""
+        found: dict[str, set[str]] = {}
+        for (image, _, _), words in zip(self.rows, self.words.masked, strict=True):
+            found.setdefault(image, set()).update(filter(is_content, words))
+        return found
 
 
 class EvidenceBuilder:
@@ -202,6 +212,10 @@ class EvidenceBuilder:
                 "human": human.words.survey(generated.words, lexicon, people),
                 "generated": generated.words.survey(human.words, lexicon, captioner),
             }
+            if not self.corpus.alone:
+                like, misplaced = likeness(generated.content, human.content, [*filter(classes.get, captioner.by_image)])
+                about = replace(survey["generated"], kappa=generated.kappa, likeness=like, misplaced=misplaced)
+                survey["generated"] = about
             self._joined[key] = Joined(classes, rows, {}, coverage, survey, dict.fromkeys(SIDES, 1), rows)
             if self.options.text != "first-sentence":
                 self._joined[key] = self._by_sentence(self._joined[key], written)
@@ -342,7 +356,9 @@ class EvidenceBuilder:
         if lexicon is None:
             return _Seen(rows, words, None)
         named = [self.named(words, labels.by_image[image]) for image, _, words in rows]
-        return _Seen(rows, words, measure_coverage(named, lexicon.classes or labels.classes))
+        coverage = measure_coverage(named, lexicon.classes or labels.classes)
+        silent = isinstance(lexicon, ProductLexicon) and lexicon.without_words
+        return _Seen(rows, words, coverage, None if silent else class_kappa(named, words.classes))
 
     @property
     def task_words(self) -> Lexicon:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from judge.corpus import COPIED
-from judge.errors import JudgeError
+from judge.errors import JudgeError, RowError
 from judge.evidence.builder import EvidenceBuilder, check_names, join_names, mend_without_words
 from judge.evidence.joined import PEOPLE, Joined, Row
 from judge.evidence.preparation import texts_of
@@ -195,7 +195,7 @@ def _common_words(
         rare = min(classes, key=lambda name: often[name])
         what = f"no word is in {least} captions with each of {', '.join(classes)} (with '{rare}': {often[rare]} do)"
         mend = f"lower --least, or {_OBJECTS}" if any(together[rare][word] for word in common) else _OBJECTS
-        raise JudgeError(what, where="BA", mend=mend)
+        raise RowError(what, where="BA", mend=mend)
     return enough, least
 
 

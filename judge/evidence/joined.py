@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from judge.corpus.tasks import Tasks
-from judge.errors import JudgeError
+from judge.errors import RowError
 from judge.evidence.sides import Aligner, MaskedCaption, Sides
 from judge.masking.instances import PERSON
 from judge.text.survey import Coverage, Survey
@@ -59,7 +59,7 @@ def named_sides(
     ``names`` gives the classes, or the tasks, that a caption of an image names.
 
     Raises:
-        JudgeError: too few images of a class; no task that is named often enough.
+        RowError: too few images of a class; no task that is named often enough.
     """
     classes, dropped = joined.classes, dict(joined.dropped)
     known = {*classes.values()}
@@ -78,7 +78,7 @@ def named_sides(
         target = Target("tasks", tuple(sorted(name for name, count in counts.items() if count >= LEAST_NAMED)))
         if not target.classes:
             what = f"no task is named by {LEAST_NAMED} human captions"
-            raise JudgeError(what, where=captioner, mend="give other --tasks, or leave A->T out")
+            raise RowError(what, where=captioner, mend="give other --tasks, or leave A->T out")
         shown = {image: (name,) for image, name in classes.items()}
     else:
         _check_named(classes, known, captioner)
@@ -133,4 +133,4 @@ def _check_named(classes: Mapping[str, str], known: Collection[str], captioner: 
     if min(counts[name] for name in known) < MINIMUM_IMAGES:
         each = ", ".join(f"{counts[name]} of '{name}'" for name in sorted(known)) if counts else "none"
         what = f"images of which a caption of each side names one class: {each}; {MINIMUM_IMAGES} of each are needed"
-        raise JudgeError(what, where=captioner, mend="leave out this captioner, or u-ta")
+        raise RowError(what, where=captioner, mend="leave out this captioner, or u-ta")

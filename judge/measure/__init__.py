@@ -77,7 +77,8 @@ def measure(
     judged = in_main_process(
         lambda: with_families(summarise(scores, refits, settings), others, work.families, settings)
     )
-    summaries = in_order([*judged, *counted], [captioner.name for captioner in work.corpus.generated], work.names)
+    names = [captioner.name for captioner in work.corpus.generated]
+    summaries = in_order([*judged, *counted], names, work.names, work.without_value)
     result = Result(
         tuple(summaries),
         scores,

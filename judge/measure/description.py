@@ -142,6 +142,10 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         for name, value in chosen.items():
             counts = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})
             counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
+    for (name, metric_name, judge), (why, joined) in work.without_value.items():
+        entry = entries.setdefault(name, _entry(name, joined, work, plan))
+        entry.setdefault("without_value", {}).setdefault(metric_name, {})[judge] = why
+    entries = {of.name: entries[of.name] for of in work.corpus.generated if of.name in entries}
     missing: dict[str, dict[str, str]] = {}
     for (row, judge), why in work.without_typical.items():
         missing.setdefault(row, {})[judge] = why

@@ -9,13 +9,15 @@ from types import MappingProxyType
 import pandas as pd
 
 from judge.corpus import Corpus
-from judge.errors import JudgeError, nearest
+from judge.errors import JudgeError, RowError, nearest
 from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.counts import CountRows, count_captions, task_rows
+from judge.evidence.joined import Joined
 from judge.evidence.typical import TYPICAL, Longer, add_longer, add_typical, is_longer, is_person
 from judge.judges import DEFAULT_JUDGE, SELF, find_judge, name_self, with_head
-from judge.measure.plan import Plan
+from judge.measure.plan import Plan, is_quick
 from judge.metrics import Metric, find_metric, spell_out
+from judge.statistics.comparisons import Key
 from judge.text.lexicon import Lexicons
 from judge.training.member import Member
 from judge.types import Side
@@ -50,6 +52,7 @@ class Work:
         sources: checksum of labels and human captions of every labelled image, described by a captioner or not.
         longer: captioner -> length of captions -> the typical person who says as much, where it needs one.
         without_typical: names of metric and judge -> why they do not measure a typical person, as a clause.
+        without_value: captioner, metric and judge of each row without a value -> why, and the captioner's captions.
     """
 
     corpus: Corpus
@@ -64,6 +67,7 @@ class Work:
     sources: str
     longer: Longer
     without_typical: Mapping[tuple[str, str], str]
+    without_value: Mapping[Key, tuple[str, Joined]]
 
     @property
     def names(self) -> list[str]:
@@ -106,9 +110,13 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     reason = "there are no human captions" if corpus.alone else _without_typical(plan, metrics)
     if not reason:
         try:
-            return _lay_out(corpus, plan, lexicons, metrics)
+            work = _lay_out(corpus, plan, lexicons, metrics)
         except JudgeError as error:
             reason = error.what
+        else:
+            lacking = [*work.without_value.values()]  # Some rows may have a value without a typical person alone.
+            alone = _lay_out(corpus, plan, lexicons, metrics, lacking[0][0]) if lacking else work
+            return alone if len(alone.without_value) < len(lacking) else work
     return _lay_out(corpus, plan, lexicons, metrics, reason)
 
 
@@ -123,13 +131,16 @@ def _lay_out(
     lengths = {metric.length for metric in metrics if metric.length and compares([metric])}
     longer = {} if without_typical else add_longer(builder, corpus.human, lengths)
     builder.leave_out_small(corpus.generated, metrics, max(MINIMUM_IMAGES, folds))
-    missing = dict[tuple[str, str], str]()
-    if without_typical:
-        named = [(metric, judge) for metric in metrics for judge in _judges_of(metric, plan)]
-        missing = {(metric.name, judge): without_typical for metric, judge in named}
-    rows = tuple(_count(builder, plan, counted, longer, missing)) if counted else ()
-    jobs = tuple(_jobs(builder, plan, metrics, longer, missing))
-    if len(missing) == sum(len(_judges_of(metric, plan)) for metric in metrics) and not without_typical:
+    lacking = dict[Key, JudgeError]()
+    rows = tuple(_count(builder, plan, counted, longer, lacking)) if counted else ()
+    jobs = tuple(_jobs(builder, plan, metrics, longer, lacking))
+    if all(map(is_person, [*(row.captioner for row in rows), *(job.evidence.captioner for job in jobs)])):
+        raise next(error for (name, *_), error in lacking.items() if not is_person(name))
+    named = [(metric.name, judge) for metric in metrics for judge in _judges_of(metric, plan)]
+    missing = dict.fromkeys(named, without_typical) if without_typical else {}
+    missing |= {(metric, judge): error.what for (name, metric, judge), error in lacking.items() if name == TYPICAL}
+    joined = {of.name: builder.join(of)[0] for of in builder.corpus.generated if lacking}
+    if len(missing) == len(named) and not without_typical:
         raise JudgeError(next(iter(missing.values())))  # Human captions then need not do without the typical ones.
     tasks = [task_rows(builder, one) for one in builder.corpus.generated] if plan.breakdown else []
     sources = hashlib.blake2b(digest_size=8)
@@ -150,6 +161,7 @@ def _lay_out(
         sources=sources.hexdigest(),
         longer=longer,
         without_typical=missing,
+        without_value={row: (_clause(of), joined[row[0]]) for row, of in lacking.items() if not is_person(row[0])},
     )
 
 
@@ -176,19 +188,28 @@ def _count(
     plan: Plan,
     counted: Sequence[Metric],
     longer: Longer,
-    missing: dict[tuple[str, str], str],
+    lacking: dict[Key, JudgeError],
 ) -> Iterator[CountRows]:
-    """The input of counted metrics; adds to ``missing`` why they do not count the typical person's captions."""
+    """The input of counted metrics; adds to ``lacking`` why some do not count a captioner's captions."""
     for captioner in builder.corpus.generated:
-        if not (asked := asked_of(captioner.name, counted, longer)):
-            continue
-        try:
-            yield count_captions(builder, captioner, asked, vocabulary=plan.vocabulary)
-        except JudgeError as error:
-            if not is_person(captioner.name):
-                raise
-            if captioner.name == TYPICAL:
-                missing |= {(metric.name, metric.judge): error.what for metric in counted}
+        asked = asked_of(captioner.name, counted, longer)
+        while asked:
+            try:
+                yield count_captions(builder, captioner, asked, vocabulary=plan.vocabulary)
+                break
+            except JudgeError as error:
+                # That of a row is in the words which BA counts.
+                if not (of_row := isinstance(error, RowError)) and not is_person(captioner.name):
+                    raise
+                lost = [row for row in asked if not of_row or (row.counted and row.counted.labels == "words")]
+                lacking |= {(captioner.name, metric.name, metric.judge): error for metric in lost}
+                asked = [metric for metric in asked if metric not in lost]
+
+
+def _clause(error: JudgeError) -> str:
+    """The fault of a row as the reason why it has no value."""
+    what = error.what.partition(" (")[0]
+    return f"{what}: {error.mend}" if error.mend else what
 
 
 def asked_of(name: str, metrics: Sequence[Metric], longer: Longer) -> list[Metric]:
@@ -204,9 +225,9 @@ def _jobs(
     plan: Plan,
     metrics: Sequence[Metric],
     longer: Longer,
-    missing: dict[tuple[str, str], str],
+    lacking: dict[Key, JudgeError],
 ) -> Iterator[Job]:
-    """Every judge to train; adds to ``missing`` why metrics and judges do not measure the typical person."""
+    """Every judge to train; adds to ``lacking`` why some metrics and judges do not measure a captioner."""
     groups: dict[object, list[Metric]] = {}
     for metric in metrics:
         if not metric.counted:
@@ -217,16 +238,15 @@ def _jobs(
             alike = asked_of(captioner.name, group, longer)
             for judge in choose_judges(alike[0], plan.judges) if alike else ():
                 if is_person(captioner.name) and judge.startswith(SELF):
-                    missing |= {(metric.name, judge): _NO_CHECKPOINT for metric in alike}
+                    lacking |= {(captioner.name, metric.name, judge): JudgeError(_NO_CHECKPOINT) for metric in alike}
                     continue
                 try:
                     evidence = builder.build(captioner, alike[0])
                     _check_size(evidence, alike, judge, plan, halves=with_person)
                 except JudgeError as error:
-                    if not is_person(captioner.name):
+                    if not (isinstance(error, RowError) or is_person(captioner.name)):
                         raise
-                    if captioner.name == TYPICAL:
-                        missing |= {(metric.name, judge): error.what for metric in alike}
+                    lacking |= {(captioner.name, metric.name, judge): error for metric in alike}
                 else:
                     yield from jobs_of(evidence, tuple(alike), judge, plan)
 
@@ -236,10 +256,12 @@ def _check_size(evidence: Evidence, metrics: Sequence[Metric], judge: str, plan:
     rarest, size = Counter(evidence.classes.values()).most_common()[-1]
     if plan.protocol == "crossfit" and size < plan.folds:
         what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
-        raise JudgeError(what, where=evidence.captioner, mend=f"use --folds {size} or fewer")
+        raise RowError(what, where=evidence.captioner, mend=f"use --folds {size} or fewer")
     refits = "half" in plan.resamples_of(judge, evidence.target.kind, len(evidence.classes))
-    if halves and refits and size < 2 * plan.least:
-        raise JudgeError(f"{size} images of class '{rarest}', and refits on halves of the images need {2 * plan.least}")
+    if refits and size < 2 * plan.least and (halves or is_quick(judge)):
+        what = f"{size} images of class '{rarest}', and refits on halves of the images need {2 * plan.least}"
+        mend = "use fewer --folds, or --refits 0" if plan.protocol == "crossfit" else "use --refits 0"
+        raise (RowError if is_quick(judge) else JudgeError)(what, where=evidence.captioner, mend=mend)
 
 
 def _has_families(job: Job) -> bool:

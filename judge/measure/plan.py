@@ -16,9 +16,9 @@ from judge.metrics import Metric
 from judge.quality import ImageScores, Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
-from judge.statistics.summary import Replicates, Summary
+from judge.statistics.summary import Summary
 from judge.statistics.validity import people_of, person_of, void_rows
-from judge.types import Interval, TargetKind
+from judge.types import TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
 # Draws of folds under crossfit, for judges that train in seconds. With one draw, more verdicts change with the seed
@@ -97,7 +97,7 @@ class Plan:
 
     def resamples_of(self, judge: str, target: TargetKind, images: int) -> dict[ResampleKind, int]:
         """Number of refits of a judge, by kind of resample; ``images``: of the run's captioner that has most."""
-        quick = _is_quick(judge)
+        quick = is_quick(judge)
         default = REFITS_OF_FEW if target == "attribute" and images < FEW else REFITS[target]
         refits = self.refits if self.refits is not None else default if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
@@ -125,7 +125,7 @@ class Plan:
         if is_best(judge):
             judges = [name for name in self.judges if "image" not in find_judge(name).modalities]
         averaged = self.protocol == "crossfit" and metric.aggregate == "mean" and self.refits != 0
-        number = self.seeds or (DRAWS if averaged and all(map(_is_quick, judges)) else SEEDS[self.protocol])
+        number = self.seeds or (DRAWS if averaged and all(map(is_quick, judges)) else SEEDS[self.protocol])
         return range(self.first_seed, self.first_seed + number)
 
     def splits(self, evidence: Evidence, metric: Metric, judge: str) -> list[tuple[int, Split]]:
@@ -154,15 +154,24 @@ class Plan:
         return [(seed, split) for seed, splits in drawn.items() for split in splits]
 
 
-def _is_quick(judge: str) -> bool:
+def is_quick(judge: str) -> bool:
     """Whether a judge trains in seconds, because all folds and refits are trained together."""
     return judge != SELF and find_judge(judge).joint is not None
 
 
 BRIEF = [
-    *("captioner", "metric", "judge", "human", "generated", "amplification", "low", "high", "p_holm", "verdict"),
+    *("captioner", "metric", "judge", "human", "generated", "published", "amplification", "low", "high", "p_holm"),
+    "verdict",
 ]
 """The columns of :meth:`Result.table`."""
+ALL = [
+    *("captioner", "metric", "judge", "human", "generated", "published", "chance_level", "amplification", "sd", "low"),
+    *("high", "basis", "standard_error", "degrees", "p_value", "p_holm", "verdict", "reason", "detectable", "beyond"),
+    *("beyond_low", "beyond_high", "beyond_p", "beyond_p_holm", "human_error", "human_chance", "generated_chance"),
+    *("human_quality", "generated_quality", "quality_p", "human_prior", "generated_prior", "families", "images"),
+    *("seeds", "protocol", "labels", "names_one", "names_none", "names_several", "refused", "empty"),
+]
+"""The columns of :meth:`Result.table` with ``all``, whatever was measured."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -252,22 +261,21 @@ class Result:
     def table(self, *, all: bool = False) -> pd.DataFrame:  # noqa: A002 - the word that users expect
         """One row per captioner, metric and judge; values are fractions, missing ones NaN.
 
-        The columns are ``BRIEF``, or with ``all`` captioner, metric, judge, human, generated, amplification, sd, low,
-        high, basis (source of the interval), standard_error, p_value, p_holm, verdict, detectable, beyond,
-        beyond_low, beyond_high, beyond_p, beyond_p_holm (captioner less typical person), chance_level, published (of
-        counted metrics), human_chance, generated_chance, images, seeds, human_quality, generated_quality,
-        human_prior, generated_prior (Q and mean w of metrics with priors), quality_p (p of Q alone), reason (why
-        there is no verdict), protocol, labels ("given" or "derived"), and the coverage of the generated captions:
-        names_one, names_none, names_several (shares), refused, empty (counts). ``families`` maps judges of other
-        families to the amplification under each.
+        The columns are ``BRIEF``, or with ``all`` these, in this order: captioner, metric, judge, human, generated,
+        published, chance_level (of counted metrics: amplification is published less that; of others the level is
+        that of exchanged captions), amplification, sd, low, high, basis (source of the interval), standard_error,
+        degrees (of freedom), p_value, p_holm, verdict, reason (why there is no verdict or value), detectable, beyond,
+        beyond_low, beyond_high, beyond_p, beyond_p_holm (captioner less typical person), human_error (standard error
+        of the human side), human_chance, generated_chance, human_quality, generated_quality, quality_p (p of Q alone),
+        human_prior, generated_prior (Q and mean w of metrics with priors), families (judges of other families -> the
+        amplification under each), images, seeds, protocol, labels ("given" or "derived"), and the coverage of the
+        generated captions: names_one, names_none, names_several (shares), refused, empty (counts).
         """
         rows = zip(self.summaries, self.conclusions(), strict=True)
-        table = pd.DataFrame([self._row(*row) for row in rows])
-        return table if all else table[BRIEF]
+        return pd.DataFrame([self._row(*row) for row in rows], columns=ALL if all else BRIEF)
 
     def _row(self, summary: Summary, conclusion: Conclusion) -> dict[str, Any]:
-        known = {part.name: getattr(summary, part.name) for part in fields(summary)}
-        row = {name: value for name, value in known.items() if not isinstance(value, Interval | Replicates)}
+        row = {part.name: getattr(summary, part.name) for part in fields(summary)}
         guessing, interval = row.pop("guessing"), summary.interval
         row["families"] = dict(summary.families)
         row["quality_p"] = guessing.p_value if guessing else None

@@ -10,7 +10,9 @@ import pandas as pd
 
 from judge.evidence import Slot
 from judge.measure.jobs import Job
+from judge.metrics import find_metric
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed, shown
+from judge.statistics.comparisons import Key
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise, with_families
 from judge.training.member import Member
@@ -191,11 +193,17 @@ def make_table(
     settings = settings_of(run)
     judged = with_families(summarise(scores, replicates, settings), families, run["families"], settings)
     rows = [*judged, *summarise_counts(counts, run["metrics"], settings)]
-    return in_order(rows, list(run["captioners"]), run["metrics"])
+    each = ((name, of.get("without_value", {})) for name, of in run["captioners"].items())
+    lacking = [(name, metric, judge) for name, of in each for metric, judges in of.items() for judge in judges]
+    return in_order(rows, list(run["captioners"]), run["metrics"], lacking)
 
 
-def in_order(rows: Iterable[Summary], captioners: Sequence[str], metrics: Sequence[str]) -> list[Summary]:
-    """Rows by captioner, then by metric."""
+def in_order(
+    rows: Sequence[Summary], captioners: Sequence[str], metrics: Sequence[str], lacking: Iterable[Key]
+) -> list[Summary]:
+    """Rows by captioner, then by metric; and those that are ``lacking``, as they have no value."""
+    known = {row.key for row in rows}
+    rows = [*rows, *(Summary(row[0], find_metric(row[1]), row[2]) for row in lacking if row not in known)]
     return sorted(rows, key=lambda row: (captioners.index(row.captioner), metrics.index(row.metric.name)))
 
 

@@ -17,7 +17,7 @@ from judge.statistics.validity import people_of
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _NAMED = "empty", "refused"
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
-_COUNTED = "amplification is the published value less the chance level"
+_COUNTED = "amplification is the value 'as published' less the chance level"
 
 
 def summary_lines(result: Result) -> list[str]:

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, Generic, Literal, TypeVar
 
 from judge.errors import printable
+from judge.statistics.inference import SIGNIFICANT
 from judge.types import Interval
 
 ABSENT = "-"
@@ -130,8 +131,10 @@ def how_many(count: int, noun: str) -> str:
 
 
 def write_p(value: float) -> str:
-    """A p-value: three digits after the point."""
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
+    """A p-value: three digits after the point. It is never rounded up to the limit that it is below."""
+    if value < 0.001:
+        return "<0.001"
+    return f"<{SIGNIFICANT:.3f}" if value < SIGNIFICANT <= round(value, 3) else f"{value:.3f}"
 
 
 def digits_of(found: Interval | None) -> int:

@@ -48,6 +48,7 @@ def result_table(
         Column("generated", lambda row: row.summary.generated, NUMBER),
         Column("Q", lambda row: row.summary.qualities if verbose else None, THREE, optional=True),
         Column("prior", lambda row: row.summary.priors if verbose else None, THREE, optional=True),
+        Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
         Column("amplification", lambda row: row.summary.amplification, SIGNED),
         *(Column(heading, partial(_known, cells), optional=True) for heading, cells in (extra or {}).items()),
         Column(
@@ -65,7 +66,6 @@ def result_table(
             Column("p of Q", lambda row: row.summary.guessing and row.summary.guessing.p_value, write_p, optional=True),
             Column("detectable", lambda row: row.conclusion.detectable, ".#f", optional=True),
             Column("chance", lambda row: row.summary.chance, NUMBER, optional=True),
-            Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
             Column("chance level", lambda row: row.summary.chance_level, SIGNED, optional=True),
             Column("sd", lambda row: row.summary.sd, NUMBER, optional=True),
             Column("images", lambda row: row.summary.images, COUNT),

@@ -38,6 +38,7 @@ def _parts(lines: Iterable[Line], alone: Collection[str]) -> Iterator[str]:
     for row, conclusion in lines:
         title = row.metric.title if row.metric.name in alone else row.title
         value = "" if row.amplification is None else f" {write(row.amplification, SIGNED, digits_of(row.interval))}"
+        value += " over chance" if row.metric.counted and value else ""
         if conclusion.verdict is None:
             untested.append(title + value)
         else:

@@ -81,7 +81,8 @@ def void_notes(result: Result) -> Iterator[str]:
         whose = f" for {example.title} of {example.captioner}" if len({of for _, of in found}) > 1 else ""
         shown = f" ({figures}{whose})" if figures else ""
         for captioners, titles in _merged(row for row, _ in found):
-            yield f"No verdict for {titles} of {captioners}: {reason}{shown}."
+            lacks = "value" if example.value is None else "verdict"
+            yield f"No {lacks} for {titles} of {captioners}: {reason}{shown}."
 
 
 def _prior_only(result: Result) -> Iterator[str]:
@@ -177,6 +178,8 @@ def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
         what = f"words that were not masked, and hold a word of the lexicon or nearly decide {attribute}"
         kind = Doubt if text["affected"] >= _AFFECTED * captions else str
         yield kind(f"hold, in {text['affected']:,} of {captions:,}, {what}: {quote_tokens(text['revealing'])}")
+    if text.get("misplaced"):
+        yield Doubt(f"{text['misplaced']}: see that image ids mean the same")
     if (several := text.get("several", 0)) > captions / 2:
         why = f"by default judges read sentences where {INDEX_COVERAGE:.0%} of captions have several"
         yield f"are read whole, though {several:,} of {captions:,} have several sentences: {why}"
@@ -297,7 +300,7 @@ def _judges(result: Result) -> Iterator[str]:
 def _without_value(result: Result) -> Iterator[str]:
     """Captioners that never name one class, or never mention what is counted."""
     found: dict[tuple[str, str], list[Summary]] = {}
-    for row in result.summaries:
+    for row in (row for row in result.summaries if row.key not in result.void):
         metric = row.metric
         if metric.weighs_named_class and row.generated is None:
             reason = "value", f"no caption names a class of {result.run['attribute']} alone"

@@ -1,9 +1,9 @@
 """scores.parquet and replicates.parquet -> the table. Any number of a report comes from files, without a judge.
 
-One estimate for every protocol: a caption's quantity (``scores.py``) is averaged over seeds and over an image's
-captions of a side, images are averaged within each class, and classes count equally (images do for metrics that are not
-balanced). With balanced classes and equal numbers of captions this is the papers' plain mean. Losses and priors are
-averaged over seeds before pooled scores (1/CE) and normalised amplifications are computed.
+One estimate for every protocol: the quantities of captions (``scores.py``), one for each seed that tests them, are
+averaged within each class, and classes count equally (images do for metrics that are not balanced); the captions of an
+image share its weight, and it counts as often as seeds test it. With balanced classes and equal numbers of captions
+this is the papers' plain mean. Losses and priors are averaged before pooled scores (1/CE) and normalised values.
 
 The interval and p of a row are for the procedure on another sample of images, judges trained anew: from refits, or from
 five splits or more (``inference.py``). Those of untrained judges are from halves of the images, and from captions that
@@ -139,6 +139,11 @@ class Summary:
     def key(self) -> tuple[str, str, str]:
         """The names of captioner, metric and judge, as files have them."""
         return self.captioner, self.metric.name, self.judge
+
+    @property
+    def value(self) -> float | None:
+        """The metric as its paper defines it: of counted metrics with what is due to chance."""
+        return self.amplification if self.published is None else self.published
 
     @property
     def title(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from judge.evidence.belonging import STRAY
 from judge.evidence.typical import LONGER
 from judge.masking.measured import hide_nobody
 from judge.statistics.summary import Summary
@@ -41,6 +42,13 @@ def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tupl
     """Key of a row -> the first reason for which it has no verdict; ``run``: that entry of ``metrics.json``."""
     found = {row.key: next((reason for check in _CHECKS for reason in check(row, run)), None) for row in summaries}
     return {key: reason for key, reason in found.items() if reason}
+
+
+def _without_value(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """The run could not measure the row."""
+    known = run["captioners"][row.captioner].get("without_value", {}).get(row.metric.name, {})
+    if row.judge in known:
+        yield known[row.judge]
 
 
 def _at_chance(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
@@ -99,6 +107,19 @@ def _unlike_captions(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         if images >= _COMPARED and kappa is not None and kappa <= max(_KAPPA, _BEYOND_CHANCE / math.sqrt(images)):
             share = f"kappa {kappa:.2f} over {images:,} images"
             yield f"labels of {name} do not agree with what human captions name ({share})"
+
+
+def _other_images(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """Captions of other images, as in a file that is moved by one row, tell less for that reason alone."""
+    text = run["captioners"][row.captioner].get("text", {}).get("generated", {})
+    found = {
+        "name the class of their images no more often than by chance": text.get("kappa"),
+        "are no more like human captions of their own images than of others": text.get("likeness"),
+    }
+    known = {what: value for what, value in found.items() if value is not None}
+    if known and max(known.values()) < STRAY:
+        figures = ", ".join(f"{name} {text[name]:.2f}" for name in ("kappa", "likeness") if text[name] is not None)
+        yield f"its captions {' and '.join(known)}: see that image ids mean the same ({figures})"
 
 
 def _unmasked(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
@@ -266,11 +287,13 @@ def quote_tokens(tokens: Mapping[str, int]) -> str:
 # In order: the first reason found is shown.
 _CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...]
 _CHECKS = (
+    _without_value,
     _rewarded,
     _other_language,
     _left_by_masking,
     _unlike_captions,
     _names_nothing,
+    _other_images,
     _unmasked,
     _at_chance,
     _vanishes,

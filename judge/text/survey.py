@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from operator import ne
 
 import regex
 
@@ -19,16 +20,17 @@ from judge.types import Captions, Words
 # counting equally. Tokens tell the class if their guesses raise the balanced accuracy, from chance to 1, by at least:
 # the words of a wider lexicon; tokens that hold a word; tokens that the other side uses less than a twentieth as often,
 # in captions that say nobody; any token there; and tags, or a second language, in captions that may say somebody too.
-# (Stereotypes such as "a woman playing tennis" stand in captions that say somebody, masked or not.) The largest such
-# gains of COCO's captions, 78 captioners without bias and 56 of stereotypes are in scripts/bench_unmasked_words.py.
+# (Stereotypes such as "a woman playing tennis" stand in captions that say somebody, masked or not.) The gains of
+# COCO's captions, and of captioners with and without bias, are what scripts/bench_unmasked_words.py prints.
 _SURE, _STRANGE, _LEAST = 0.8, 20, 5
 # A note says it of strange tokens beside a word for anybody from _NOTED.
 _WIDER, _HOLDING, _RARE, _ANY, _TAGS, _NOTED = 0.005, 0.01, 0.05, 0.15, 0.6, 0.1
-# Short words that other languages hardly have: 9 to 20% of the words of English captions. Keywords have none, but an
-# English other side has most of them. An English lexicon finds French "son" and German "man" in a few captions; if it
-# finds words in more, it is in their language.
-_ENGLISH = {"the", "of", "and", "with", "at", "are", "to", "from", "by", "that", "this", "while", "their", "his"}
-_FEW, _MOST, _FOUND = 0.03, 0.5, 0.3
+# Function words, and those of English lexicons, are a third or more of the words of English captions, terse or not,
+# and 0 to 18% in 20 other languages. (Words of one or two letters are in many.) Keywords alone, with a mark for every
+# second word, do not tell their language; an English other side has most of them. An English lexicon finds French "son"
+# and German "man" in a few captions; if it finds words in more, it is in their language.
+_ENGLISH = "coco-objects", "activities", "gender-wide"
+_FEW, _MOST, _FOUND = 0.2, 0.5, 0.3
 _DIGITS = str.maketrans("013457", "oieast")
 _PART = regex.compile(r"[a-z]+|\p{Latin}+|\p{Cyrillic}+|\p{Greek}+|[\p{L}\p{M}]+")
 # Scripts without spaces: a token may contain a word.
@@ -78,6 +80,7 @@ class Survey:
         words, words_read: mean number of different content words, after masking, of a caption, and of what judges read:
             captions, or sentences.
         content: share of the words, without marks, that are content words; about a half in sentences, 1 in lists.
+        kappa, likeness, misplaced: whether the captions are of their images (:mod:`judge.evidence.belonging`).
     """
 
     captions: int
@@ -95,6 +98,9 @@ class Survey:
     words_read: float = 0.0
     content: float = 0.0
     beside: Mapping[str, int] = field(default_factory=dict)
+    kappa: float | None = None
+    likeness: float | None = None
+    misplaced: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,10 +120,29 @@ class SideWords:
         """The number of occurrences of each token in the captions, before masking."""
         return Counter(word for words in self.raw for word in words)
 
-    def share(self, words: Collection[str]) -> float:
-        """The share of the captions' words, without marks and numbers, that are among ``words``."""
-        found = {word: count for word, count in self.used.items() if word[:1].isalpha()}
+    def share(self, words: Container[str]) -> float:
+        """The share of the captions' words of three letters or more that are among ``words``."""
+        found = {word: count for word, count in self.used.items() if word[:1].isalpha() and len(word) > 2}
         return sum(count for word, count in found.items() if word in words) / max(1, sum(found.values()))
+
+    @cached_property
+    def _english(self) -> float:
+        return self.share({word for word in self.used if kind_of(word) == "function"} | _english_words())
+
+    @cached_property
+    def _found(self) -> bool:
+        """Whether the lexicon finds words in many captions."""
+        return bool(sum(map(ne, self.raw, self.masked)) >= _FOUND * len(self.raw))
+
+    def is_foreign(self, other: SideWords, language: str) -> bool:
+        """Whether captions in which the lexicon finds little are in another ``language`` than it."""
+        if self._found:
+            return False
+        unlike = self.share(other.used) < _MOST
+        if language != "en":
+            return self._english > _MOST / 2 or (unlike and other._found)
+        marks = sum(count for word, count in self.used.items() if kind_of(word) == "mark")
+        return self._english < _FEW and (unlike or (other._english < _FEW and 3 * marks < self.used.total()))
 
     @cached_property
     def _held(self) -> dict[str, list[int]]:
@@ -164,18 +189,16 @@ class SideWords:
         If all images are of one class, no token decides it. ``lexicon``: the words that were masked; None for none.
         """
         text, repeated = Counter(self.raw).most_common(1)[0]
-        bare = [raw == masked for raw, masked in zip(self.raw, self.masked, strict=True)]
         left = self._held.keys() - ({lexicon.token} if lexicon else set())
         revealing, beside = self._revealing(left, other, lexicon)
         affected = {place for places in revealing.values() for place in places}
         words = mean_content(self.masked)
         said = {word: count for word, count in self.used.items() if kind_of(word) != "mark"}
-        strange = self.share(_ENGLISH) < _FEW and (other.share(_ENGLISH) < _FEW or self.share(other.used) < _MOST)
         return Survey(
             captions=len(self.raw),
             repeated=repeated,
             text=" ".join(text),
-            foreign=bool(lexicon and lexicon.language == "en" and strange and sum(bare) > (1 - _FOUND) * len(bare)),
+            foreign=bool(lexicon and self.is_foreign(other, lexicon.language)),
             revealing=_most({word: len(places) for word, places in revealing.items()}),
             affected=len(affected),
             beside=_most({word: len(places) for word, places in beside.items()}),
@@ -233,6 +256,11 @@ def _glued(token: str, words: Collection[str]) -> str:
         word for word in words if len(word) > 2 and token != word and (token.startswith(word) or token.endswith(word))
     )
     return max(found, key=len, default="")
+
+
+@cache
+def _english_words() -> frozenset[str]:
+    return frozenset[str]().union(*(load_lexicon(name).words for name in _ENGLISH))
 
 
 def mean_content(masked: Sequence[Words]) -> float:

@@ -13,7 +13,7 @@ from judge.corpus.splits import Split
 from judge.evidence import Slot
 from judge.judges import NOTHING, Assignment, Blueprint, Materials, Recipe, Sharing
 from judge.types import FloatArray, IntArray, Sample, Side, Target
-from judge.utils.launch import computes_on, launch_precision
+from judge.utils.launch import launch_precision
 
 Log = Callable[..., None]
 """Called after each epoch with "epoch" and, as keywords, the judge, the number of the epoch and the losses."""

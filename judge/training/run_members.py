@@ -1,7 +1,8 @@
 """Train many judges, shared out among the processes of a launch, or among the cores of one machine.
 
-Each judge is trained on one thread, so that any number of processes and workers gives the same numbers. Large judges (``Recipe.sharing`` "data") are the exception: all processes and threads
-train one of them together, unless each GPU has a judge of its own to train.
+Each judge is trained on one thread, so that any number of processes and workers gives the same numbers. Large judges
+(``Recipe.sharing`` "data") are the exception: all processes and threads train one of them together, unless each GPU has
+a judge of its own to train.
 """
 
 import logging
@@ -230,10 +231,9 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
         found = gather(found)[0]
     if any(answers is None for answers in found):
         stored = [answers is not None for answers in found]
-        if members[0].judge.joint is None:
-            found = [fit_member(members[0], setup)]
-        else:  # They choose together: all are trained.
-            found = list(fit_jointly(members, setup))
+        # Judges that choose together are all trained.
+        joint = members[0].judge.joint is not None
+        found = list(fit_jointly(members, setup)) if joint else [fit_member(members[0], setup)]
         new = [place for place, old in enumerate(stored) if not old]
         answers = cast("list[Predictions]", found)
         store_answers([members[place] for place in new], setup, [answers[place] for place in new])

@@ -12,12 +12,15 @@ from helpers import done_well, fault_of, inputs_of, judge, read_json, refusal
 
 from judge.calibration.grammar import WorldFiles
 from judge.measure import Result
+from judge.metrics import METRICS
 from judge.report.gate import read_condition
 from judge.report.saved_run import read_run
+from judge.report.tables import result_table
+from judge.types import Interval
 
 MEASURED = ("lic", "leakage", "ba", "ba-objects", "dba")
 # As a condition names a number -> the column of ``Result.table(all=True)``.
-COLUMNS = {">": "low", "<": "high", ".value": "amplification", ".p": "p_holm", ".beyond": "beyond"}
+COLUMNS = {">": "low", "<": "high", ".value": "value", ".p": "p_holm", ".beyond": "beyond"}
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +35,7 @@ def gated(text: str, result: Result) -> list[str]:
 def met(result: Result, *names: str, column: str, sign: str, limit: float) -> set[tuple[str, str]]:
     """(captioner, metric) of the rows that meet a condition, of the table that users read."""
     table = result.table(all=True)
+    table["value"] = table["published"].fillna(table["amplification"])
     table = table[(table["captioner"] != "typical person") & table["metric"].isin(names)]
     table = table[(gt if sign == ">" else lt)(table[column], limit) | table[column].isna() | table["reason"].notna()]
     return {*zip(table["captioner"], table["metric"], strict=True)}
@@ -59,12 +63,36 @@ def test_a_line_has_the_numbers(result: Result) -> None:
     assert row.interval
     low, high = row.interval.low, row.interval.high
     (line,) = [line for line in gated("ba > -9", result) if ": much, " in line]
-    whole = f"({row.amplification:+.3f} [{low:+.3f}, {high:+.3f}])"
+    whole = f"(excess over chance {row.amplification:+.3f} [{low:+.3f}, {high:+.3f}])"
     assert line == f"--fail-if 'ba > -9': much, BA: the lower bound is {low:.4g} {whole}"
     (line,) = [line for line in gated("ba.beyond > -9", result) if ": much, " in line]
     table = result.table(all=True).set_index(["captioner", "metric"]).loc[("much", "ba")]
     value, low, high = table[["beyond", "beyond_low", "beyond_high"]]
     assert line.endswith(f" is {value:.4g} ({value:+.3f} [{low:+.3f}, {high:+.3f}])")
+
+
+def test_the_value_of_a_counted_metric_is_the_published_one(result: Result) -> None:
+    """A ratio 1.24 times that of human captions, of which 1.01 is chance: 0.23 is the excess."""
+    counts = {"human": 2.42, "generated": 3.0, "published": 1.24, "chance_level": 1.01, "amplification": 0.23}
+    one = next(row for row in result.summaries if row.key[:2] == ("much", "ba"))
+    ratio = replace(one, metric=METRICS["ratio"], interval=Interval(0.05, 0.41, 0.95), **counts)
+    found = replace(result, summaries=(ratio,))
+    for text, met in {
+        "ratio.value > 1.1": True,
+        "ratio.value > 1.3": False,
+        "ratio.excess > 0.2": True,
+        "ratio.excess > 0.3": False,
+        "ratio.excess < 0.3": True,
+    }.items():
+        lines = [*read_condition(text, ["ratio"])(found)]
+        assert len(lines) == met
+    (line,) = read_condition("ratio.value > 1.1", ["ratio"])(found)
+    assert line.endswith(": much, Ratio: the value is 1.24 (excess over chance +0.230 [+0.050, +0.410])")
+    assert "'lic' is not counted: its value is not over chance" in fault_of(read_condition, "lic.excess > 1", MEASURED)
+    # The table has what the excess is derived from, and so has the frame.
+    cells = {column.heading: cells for column, cells in result_table(found).shown()}
+    assert (cells["as published"], cells["amplification"]) == (["+1.240"], ["+0.230"])
+    assert found.table().loc[0, ["published", "amplification"]].tolist() == [1.24, 0.23]
 
 
 @pytest.mark.parametrize("named", ["", ".value", ".p", ".beyond"])
@@ -90,7 +118,7 @@ def test_a_row_without_the_number_does_not_pass(result: Result) -> None:
             f"--fail-if '{text}': {name}, BA: cannot be checked, there is no {what}" for name in ("none", "much")
         ]
     nan = replace(result, summaries=tuple(replace(row, amplification=float("nan")) for row in result.summaries))
-    assert len(gated("ba.value > 9", nan)) == len(gated("ba.value < 9", nan)) == 2
+    assert len(gated("ba.excess > 9", nan)) == len(gated("ba.excess < 9", nan)) == 2
     alone = replace(result, summaries=tuple(result.of_captioners))  # Without a typical person.
     assert all(line.endswith("there is no value beyond a typical person") for line in gated("ba.beyond > 9", alone))
 

@@ -16,9 +16,11 @@ from judge.calibration.trials import Design, caption_trials
 from judge.corpus import Corpus
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
-from judge.measure import Result
 from judge.measure.table import make_table
 from judge.metrics import find_metric, spell_out
+from judge.report.gate import read_condition
+from judge.report.result import Result
+from judge.report.warnings import warnings
 from judge.statistics.breakdown import image_contributions
 from judge.statistics.summary import Settings
 from judge.types import Captions, FloatArray, Labels
@@ -177,6 +179,30 @@ def test_tasks_of_arrays_are_questions_of_their_own() -> None:
     assert found.human == pytest.approx(1 - np.log(2) / frequencies)
 
 
+def test_a_row_without_a_value_leaves_the_others(tmp_path: Path) -> None:
+    """A captioner that names nobody has no U T->A, and BA has no words at this limit; all other rows have values."""
+    quiet, other = world(60, silent=1.0), world(60, seed=1).generated[0]
+    corpus = replace(quiet, generated=(*quiet.generated, replace(other, name="other")))
+    result = evaluate(corpus, metrics="u,ba,error", least=500, out=tmp_path / "run", **QUICK)
+    table = result.table(all=True).set_index(["captioner", "metric"])
+    assert [*table.index] == [(name, metric) for name in ("cap", "other") for metric in ("u-at", "u-ta", "ba", "error")]
+    lacking = table[table["amplification"].isna()]["reason"]
+    assert [*lacking.index] == [("cap", "u-ta"), ("cap", "ba"), ("other", "ba")]
+    assert lacking["cap", "u-ta"].startswith("images of which a caption of each side names one class: none; 10 of each")
+    assert lacking["cap", "ba"].startswith("no word is in 500 captions with each of female, male")
+    notes = [note for note in warnings(result) if note.startswith("No value for ")]
+    assert [note.split(":")[0] for note in notes] == [
+        "No value for U T->A (linear) of cap",
+        "No value for BA of cap, other",
+    ]
+    assert Result.load(tmp_path / "run").table(all=True).equals(result.table(all=True))
+    line, *_ = read_condition("u-ta.value > 9", ["u-at", "u-ta", "ba", "error"])(result)
+    assert ": cap, U T->A (linear): cannot be checked, no verdict: images of which" in line
+    # Where no row of the run has a value, that is an error.
+    with pytest.raises(JudgeError, match=r"no word is in 500 captions .* Lower --least"):
+        evaluate(corpus, metrics="ba", least=500, **QUICK)
+
+
 def test_refusals() -> None:
     assert spell_out(["u", "u-ta:accuracy"]) == ("u-at", "u-ta", "u-ta:accuracy")
     with pytest.raises(JudgeError, match="unknown score 'uncertainty'"):
@@ -184,7 +210,7 @@ def test_refusals() -> None:
     with pytest.raises(JudgeError, match=r"U T->A reads the class that captions name, and no words of it are known"):
         evaluate(world(60), lexicon="none", metrics="u", **QUICK)
     with pytest.raises(JudgeError, match=r"images of which a caption of each side names one class: none; 10 of each"):
-        evaluate(world(60, silent=1.0), metrics="u", **QUICK)
+        evaluate(world(60, silent=1.0), metrics="u-ta", **QUICK)
     with pytest.raises(ValueError, match="the direction is"):
         theils_u([0, 1], [[1, 0], [0, 1]], [0, 1], [[1, 0], [0, 1]], "A")  # type: ignore[arg-type]
 

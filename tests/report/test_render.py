@@ -75,6 +75,14 @@ NUMBERS: Table[tuple[str, float | None, Interval | None, float | None]] = Table(
 )
 
 
+def test_p_is_never_rounded_to_the_other_side_of_the_limit() -> None:
+    """0.05 is not significant, and all that is less is; three digits elsewhere."""
+    values = [0.0005, 0.00099, 0.001, 0.0494, 0.0496, 0.04996, 0.05 - 1e-12, 0.05, 0.0504, 0.1296, 1.0]
+    assert [*map(write_p, values)] == [
+        *("<0.001", "<0.001", "0.001", "0.049", "<0.050", "<0.050", "<0.050", "0.050", "0.050", "0.130", "1.000")
+    ]
+
+
 def test_markdown() -> None:
     assert markdown(NUMBERS) == (
         "**Title**\n\n"

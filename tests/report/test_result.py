@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from judge import Corpus, evaluate
 from judge.measure import Result
+from judge.measure.plan import ALL, BRIEF
 from judge.metrics import METRICS
 from judge.report.detail_tables import class_score_table, class_table
 from judge.report.notes import footnotes
@@ -48,8 +50,8 @@ def test_a_table_and_few_lines(
     assert below[0].startswith("Protocol crossfit: 3 folds")
     text = " ".join(below)
     assert (
-        "Labels DERIVED from human captions. Counted metrics: amplification is the published value less the chance "
-        "level." in text
+        "Labels DERIVED from human captions. Counted metrics: amplification is the value 'as published' less the "
+        "chance level." in text
     )
     assert "T->A: captions that name one class." in text
     # The first warning is there, however many there are: these intervals are too narrow.
@@ -63,6 +65,23 @@ def test_a_table_and_few_lines(
     assert text.endswith(" more note: judge report 'runs/the mine' --format md")
     assert printed.count(False) == 1
     assert not {"detectable", "chance level", "images"} & set(lines[1].split("  "))
+
+
+def test_the_columns_of_the_frame_do_not_depend_on_the_data(result: Result) -> None:
+    """With and without counted metrics, intervals, typical persons, or any row; the docstring explains each."""
+    without = replace(result, summaries=tuple(replace(row, interval=None) for row in result.summaries))
+    for some in (result, without, *(replace(result, summaries=(row,)) for row in result.summaries)):
+        assert [*some.table().columns] == BRIEF
+        assert [*some.table(all=True).columns] == ALL
+    assert [*replace(result, summaries=()).table(all=True).columns] == ALL
+    explained = str(Result.table.__doc__)
+    assert [name for name in ALL if not re.search(rf"\b{name}\b", explained)] == []
+    assert set(BRIEF) < set(ALL)
+    table = result.table(all=True).set_index(["captioner", "metric"])
+    row = next(row for row in result.summaries if row.metric.name == "ba")
+    assert table.loc[row.key[:2], "published"] - table.loc[row.key[:2], "chance_level"] == pytest.approx(
+        table.loc[row.key[:2], "amplification"]
+    )
 
 
 def test_verbose_prints_all_columns_notes_and_warnings(result: Result, capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,6 +163,33 @@ def test_a_difference_is_of_what_moves_apart() -> None:
     assert found.interval == Interval(0, 0)
 
 
+def test_a_difference_of_rows_with_unequal_degrees_and_scales() -> None:
+    """The fewer degrees of freedom count, and each row's parts are as wide as its own error."""
+    first, second = replace(ROW, degrees=30), replace(ROW, captioner="two", standard_error=0.04, degrees=7)
+    for one, other in ((first, second), (second, first)):
+        found = difference(one, other, same_images=False)
+        assert found.standard_error == pytest.approx(0.05)  # Of 0.03 and 0.04.
+        assert known(found.interval).high == pytest.approx(stats.t.ppf(0.975, 7) * 0.05)
+    # Gaps of 2 x 0.02 - 0.01 in every second half: an error of 0.015, with the 5 degrees of one row.
+    first = replace(ROW, replicates=Replicates("half", (0.0, 0.02) * 20, scale=2.0))
+    second = replace(second, degrees=5, replicates=Replicates("half", (0.0, 0.01) * 20))
+    for one, other in ((first, second), (second, first)):
+        found = difference(one, other, same_images=True)
+        assert found.standard_error == pytest.approx(0.015)
+        assert known(found.interval).high == pytest.approx(stats.t.ppf(0.975, 5) * 0.015)
+
+
+def test_a_void_row_has_no_verdict_whatever_its_p() -> None:
+    """Nor has its difference from another captioner, whichever of the two it is of."""
+    rows = [replace(ROW, captioner=name, amplification=value) for name, value in (("a", 0.4), ("b", 0.1))]
+    for p_value, verdict in ((0.001, "no verdict"), (0.5, "no verdict"), (None, None)):
+        (said,) = conclude([replace(ROW, p_value=p_value)], {ROW.key: "why"})
+        assert (said.verdict, said.reason) == (verdict, "why")
+    for void in ([], ["a"], ["b"], ["a", "b"]):
+        (found,) = differences(rows, Pair, reasons={row.key: row.captioner for row in rows if row.captioner in void})
+        assert (found.verdict, found.reason) == (("no verdict", void[0]) if void else ("a more", None))
+
+
 def test_a_difference_that_does_not_vary_has_neither_interval_nor_p() -> None:
     """Unless it is 0: nothing then speaks against that."""
     parts = Replicates("half", (0.0, 0.01) * 20)

@@ -290,3 +290,43 @@ def test_captions_and_lexicon_in_the_same_language(tmp_path: Path) -> None:
     rare = Lexicon("mood", "<mood>", {"sad": frozenset({"traurig"})}, language="de")
     assert not survey(german, german, rare).foreign
     assert not survey([" ".join(set(text.split()) - {"A", "in", "the", "on", "at", "by"}) for text in PLAIN]).foreign
+
+
+TERSE = ["a person on a bike in a park", "someone is riding a kite outside", "person, dog, kite", "sky, tree, road"]
+FOREIGN = [
+    "une personne sur un vélo dans un parc. un chien sur un banc.",
+    "un uomo in un parco. un cane in un prato. una persona in moto.",
+    "een kind is in een park. er is een hond in een auto.",
+    "egy kutya a parkban. a gyerek a strandon.",
+    "a menina segura a bola e o cão na praia.",
+]
+WOMAN = Lexicon("gender", "<gender>", {"female": frozenset({"frau"}), "male": frozenset({"mann"})}, language="de")
+
+
+def alone(captions: Sequence[str], lexicon: Lexicon = GENDER) -> bool:
+    """Whether captions without human ones are foreign."""
+    return survey(captions, captions, lexicon).foreign
+
+
+def test_terse_captions_are_english() -> None:
+    """Whether the human side is as terse, has sentences, or is missing; those of other languages are not."""
+    for text in TERSE:
+        assert not alone([text] * 300)
+        assert not survey([text] * 300).foreign or text == "sky, tree, road"  # No human caption has these words.
+        assert not survey([text] * 300, TERSE * 75).foreign
+    for text in FOREIGN:
+        assert alone([text] * 300)
+        assert survey([text] * 300).foreign
+
+
+def test_a_lexicon_of_another_language_than_english() -> None:
+    """English captions are foreign to a German one, beside German captions or alone; gender-neutral German is not."""
+    german, neutral = ["eine Frau steht im Park mit Hund"] * 300, ["eine Person steht im Park mit Hund"] * 300
+    neutral_english = [text.replace("woman", "person").replace("man", "person") for text in PLAIN]
+    for english in (PLAIN, neutral_english, TERSE[:1] * 300):
+        assert alone(english, WOMAN)
+        assert survey(english, german, WOMAN).foreign
+    for captions in (german, neutral):
+        assert not alone(captions, WOMAN)
+        assert not survey(captions, german, WOMAN).foreign
+    assert survey(["un chien dort dans un parc"] * 300, german, WOMAN).foreign
