@@ -132,7 +132,7 @@ def records(found: Result, draw: int) -> Iterator[Record]:
         name, _, size = row.captioner.rpartition(" ")
         change, dose = (name, float(size)) if name in CHANGES else (NOTHING, 0.0)
         yield {
-            "captioner": row.captioner, "metric": row.metric.name, "judge": row.judge, "masks": "",
+            "captioner": row.captioner, "metric": row.metric.name, "judge": row.judge,
             "change": change, "dose": dose, "draw": draw, "value": row.amplification, "error": row.standard_error,
             "low": row.interval and row.interval.low, "high": row.interval and row.interval.high, "p": row.p_value,
             "basis": row.basis, "void": found.void.get(row.key, ""), "verdict": conclusion.verdict,

@@ -28,6 +28,7 @@ APART = {
     "accelerate launch --config_file scripts/configs/8_gpus": "eight GPUs; test_scripts.py starts two CPU processes",
     "accelerate launch --config_file scripts/configs/fsdp": "several GPUs; test_sharding.py shards on CPUs",
     "judge calibrate --human captions_human.json --labels gender.csv --metrics lic,leakage --judge lstm": "an hour",
+    "python scripts/bench_scenes.py": "test_scene_trials.py runs it in small; minutes",
     "judge ablate detectors run.yaml --detectors gt,yolo,maskrcnn": "fetches 170 MB of weights",
     "yolo ": "trains a network from weights that are fetched",
     "import safetensors.torch": "as above; test_detectors.py reads such a file",
@@ -46,8 +47,7 @@ APART_PAGES = {"docs/reproduction.md": "the papers' data, or hours; test_papers.
 SMALL: dict[str, object] = {
     "folds": 2, "refits": 0, "chance": 0, "resamples": 100, "workers": 1, "epochs": 1, "seeds": 1, "least": 1,
     "backbone": "test_resnet", "backbone_weights": "random", "image_size": 64, "max_tokens": 5, "threshold": 0.05,
-    "changes": "A->T", "doses": "0.5", "draws": 2, "nulls": 2, "sample": 40, "scenes": 20, "scene_draws": 2,
-    "scene_nulls": 2, "overwrite": True,
+    "changes": "A->T", "doses": "0.5", "draws": 2, "nulls": 2, "sample": 40, "overwrite": True,
 }  # fmt: skip
 """Options that a command gets if it has and does not give them: the defaults take hours on many images."""
 EARLIER = ["--human", "captions_human.json", "--captions", "nic_plus.json", "--labels", "gender.csv"]

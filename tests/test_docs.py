@@ -66,7 +66,7 @@ def check(words: list[str]) -> None:
         (script,) = [word for word in words if word.startswith("scripts/") and word.endswith(".py")]
         assert (ROOT / words[words.index("--config_file") + 1]).is_file()
         return check(["judge", Path(script).stem, *words[words.index(script) + 1 :]])
-    if words[0] == "python" and words[1].startswith("scripts/papers/"):
+    if words[0] == "python" and words[1].startswith("scripts/"):
         assert (ROOT / words[1]).is_file()
         return None
     if words[0] != "judge":
@@ -97,6 +97,7 @@ def options(command: Any) -> set[str]:
 OPTIONS = options(typer.main.get_command(app))
 OPTIONS |= {"--config_file", "--num_processes", "--keep-going", "--help", "--parts", "--plain", "--step", "--shared"}
 OPTIONS |= {"--pipeline", "--answers", "--data", "--minutes", "--mixed_precision", "--exchanged", "--local-dir"}
+OPTIONS |= {"--scenes"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -131,11 +131,6 @@ def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | No
     return text[0].upper() + text[1:] + ("." if rng.random() < _FULL_STOP else "")
 
 
-def longest_list() -> int:
-    """Entries of the longest list of which a captioner with a small vocabulary knows some."""
-    return len(_grammar()["frames"])
-
-
 def task_words() -> dict[str, tuple[str, ...]]:
     """Task -> its nouns: every caption that names it has one of them, and no noun belongs to two tasks."""
     return {task: tuple(nouns) for task, nouns in _grammar()["tasks"].items()}

@@ -7,7 +7,6 @@ A trial is one corpus whose dose of bias is known, measured by one metric and ju
 | change, dose | of the generated side (:mod:`judge.calibration.doses`); a dose of 0 has the change "none" |
 | draw | number of the draw of images and human captions |
 | metric, judge | what measured |
-| masks | the detector whose masks hid people in drawn scenes ("gt", "yolo"), "none", or "" for human captions |
 | value, error, low, high, p | amplification, its standard error, 95% interval and p; NaN where there is none |
 | basis | what the interval is from: :data:`~judge.statistics.summary.Basis` |
 | void | why the trial has no verdict; "" where nothing voids it |
@@ -32,8 +31,8 @@ from judge.metrics import Metric, find_metric
 from judge.statistics.inference import POWER, SIGNIFICANT, t_interval
 from judge.types import Direction, Interval
 
-Key = tuple[str, float, str, str, str]
-"""(change, dose, metric, judge, masks)."""
+Key = tuple[str, float, str, str]
+"""(change, dose, metric, judge)."""
 
 
 class TrialShare(NamedTuple):
@@ -128,7 +127,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """One metric and judge (its name, "counted" for none); for ``masks`` see the module.
+    """One metric and judge (its name, "counted" for none).
 
     Attributes:
         responses: by change.
@@ -140,7 +139,6 @@ class Calibration:
 
     metric: Metric
     judge: str
-    masks: str
     nulls: Nulls
     responses: Mapping[str, Response]
     seconds: float
@@ -165,14 +163,14 @@ def directions(metric: Metric) -> tuple[Direction, ...]:
 
 
 def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibration]:
-    """Each metric, judge and masks of ``trials``, in order of appearance. Values that are not finite are left out.
+    """Each metric and judge of ``trials``, in order of appearance. Values that are not finite are left out.
 
     ``worth``: how far each dose moves the metric on all images, of the doses for which that was measured.
     """
     found = []
     trials = trials.replace([np.inf, -np.inf], np.nan)
-    for key, rows in trials.groupby(["metric", "judge", "masks"], sort=False):
-        name, judge, masks = map(str, key)
+    for key, rows in trials.groupby(["metric", "judge"], sort=False):
+        name, judge = map(str, key)
         metric = find_metric(name)
         plain = rows[rows["change"] == NOTHING].sort_values("draw")
         responses = {}
@@ -180,13 +178,12 @@ def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibrat
             dosed = rows[rows["change"] == change]
             # Draws without any dose that have companions with one.
             both = pd.concat([plain[plain["draw"].isin(dosed["draw"])], dosed])
-            of_dose = {dose: worth.get((change, dose, metric.name, judge, masks)) for dose in dosed["dose"]}
+            of_dose = {dose: worth.get((change, dose, metric.name, judge)) for dose in dosed["dose"]}
             responses[change] = _respond(change, both, metric, of_dose)
         found.append(
             Calibration(
                 metric,
                 judge,
-                masks,
                 _nulls(plain, metric.neutral),
                 responses,
                 seconds=float(rows["seconds"].mean()),

@@ -1,56 +1,35 @@
 """The trials of ``judge calibrate``: corpora whose true amplification is known.
 
-In trials on human captions, those of some people stand for a captioner's (:func:`people_as_captioner`), and one side is
-changed by a known dose. A user's images cannot be changed by a dose, so metrics that use images have trials on drawn
-scenes. Each draw is a world of its own, whose simulated captioner writes what people would, but for its dose: its
-``stereotype`` (A->T) or ``guess`` (T->A); the share of the longest list of words that it does not know (vocabulary), of
-its words that no longer name a class (silence), or of its words for settings that are left out (brevity).
+Captions of some people stand for a captioner's (:func:`people_as_captioner`), and one side is changed by a known dose.
 """
 
-import os
-import shutil
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 
 from judge.calibration.doses import CHANGES, NOTHING, DoseSource, inject
-from judge.calibration.grammar import World, longest_list, make_world, simulate
-from judge.calibration.truth import bayes_score
-from judge.calibration.world import DEFAULT, Captioner, Parameters
 from judge.corpus import Corpus
 from judge.errors import JudgeError
-from judge.judges import Modality
-from judge.metrics import Metric
-from judge.metrics.amplification import AMPLIFICATIONS
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
-from judge.utils.files import writing
 
 WHOLE = -1
 """The number of the draw that holds all images."""
-SIMULATED = ("A->T", "T->A", "vocabulary", "silence", "brevity")
-"""The changes that the captioners of drawn scenes have."""
-PIXELS = 160
-"""Side of a drawn image."""
-_LIKE_PEOPLE = Captioner(vocabulary=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A corpus whose true amplification is known, with one captioner; fields as in :mod:`judge.calibration.response`.
 
-    The draw of all images is ``WHOLE``. ``world``: whose scenes are drawn; None for trials on human captions.
+    The draw of all images is ``WHOLE``.
     """
 
     change: str
     dose: float
     draw: int
     corpus: Corpus
-    world: World | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,57 +132,3 @@ def _named_words(side: Captions, source: DoseSource) -> Captions:
         return " ".join(words[place] for place in sorted(source.named_places(words))) or "."
 
     return replace(side, by_image={image: tuple(map(named, of)) for image, of in side.by_image.items()})
-
-
-def dosed_captioner(change: str, dose: float) -> tuple[Captioner, Parameters]:
-    """The simulated captioner with a dose of a change of ``SIMULATED``, and how much its captions name."""
-    if not dose:
-        return _LIKE_PEOPLE, DEFAULT
-    return {
-        "A->T": (replace(_LIKE_PEOPLE, stereotype=dose), DEFAULT),
-        "T->A": (replace(_LIKE_PEOPLE, guess=dose), DEFAULT),
-        "vocabulary": (Captioner(vocabulary=max(1, round((1 - dose) * longest_list()))), DEFAULT),
-        "silence": (_LIKE_PEOPLE, replace(DEFAULT, gendered=(1 - dose) * DEFAULT.gendered)),
-        "brevity": (_LIKE_PEOPLE, replace(DEFAULT, place=(1 - dose) * DEFAULT.place)),
-    }[change]
-
-
-def scene_trials(design: Design) -> Iterator[Trial]:
-    """All draws of scenes: one human caption and one of the captioner for each. The images are not drawn yet."""
-    for number, changes in design.numbered():
-        world = make_world(design.images, seed=_seed_of(design.seed, number))
-        human = replace(world.human, by_image={image: of[:1] for image, of in world.human.by_image.items()})
-        for change, dose in [(NOTHING, 0.0), *product(changes, sorted(set(design.doses)))]:
-            captioner, parameters = dosed_captioner(change, dose)
-            # The name seeds the captioner's draws, which do not depend on the dose.
-            captions = simulate(replace(world, parameters=parameters), name="a captioner", captioner=captioner)
-            yield Trial(change, dose, number, Corpus(human, (captions,), world.labels), world)
-
-
-def true_rise(metric: Metric, change: str, dose: float, *, blanked: Collection[Modality] = ()) -> float:
-    """How far a dose moves ``metric``, which uses images, for an optimal judge with unlimited data.
-
-    People are hidden exactly; ``blanked``: what the judge does not see.
-    """
-    if "caption" in blanked:
-        return 0.0  # Both sides have the same images.
-    human, generated = (
-        bayes_score(parameters, captioner, score=metric.score, uses_images="image" not in blanked)
-        for captioner, parameters in (dosed_captioner(change, 0.0), dosed_captioner(change, dose))
-    )
-    return float(AMPLIFICATIONS[metric.amplification](np.array(human), np.array(generated))) - metric.neutral
-
-
-def write_scenes(world: World, folder: Path) -> None:
-    """Draw the images of a world, as ``write_images``, unless the folder is there; several processes may do so."""
-    if folder.exists():
-        return
-    from judge.calibration.scenes import write_images
-
-    beside = folder.with_name(f"{folder.name}.{os.getpid()}")
-    with writing(folder):
-        # One thread: trials keep the other cores busy.
-        write_images(world.scenes, beside, seed=world.seed, size=PIXELS, workers=1)
-        with suppress(OSError):  # Another process was faster.
-            beside.rename(folder)
-        shutil.rmtree(beside, ignore_errors=True)

@@ -141,14 +141,6 @@ def open_detector(
     require("images", "cv2", "PIL", "pycocotools")
     if name == "gt":
         return (truth or read_truth(config, labels or None)).only(labels)
-    detector, names, doubts = load_detector(name, config, labels)
-    return Cached(detector, config.cache, names, doubts)
-
-
-def load_detector(
-    name: str, config: inputs.NetworkSettings, labels: tuple[str, ...]
-) -> tuple[Detector, dict[str, str], list[str]]:
-    """The network called ``name``; category -> its name here, "person" for people; what a user must know of these."""
     weights = config.weights.get(name) or config.weights.get("")
     device = getattr(config, "device", None)  # Commands that train judges have no such option.
     detector = make_detector(name, weights=weights, trust=config.trust_weights, device=device)
@@ -166,7 +158,7 @@ def load_detector(
     check_categories(labels or (PERSON,), {PERSON for _ in people} | {*own.values()}, f"--weights: {source}")
     visible = sorted(other for other in {*own.values()} - people if names_people(other))
     renamed = {category: PERSON if other in people else other for category, other in own.items()}
-    return detector, renamed, [stays_visible(other, source) for other in visible]
+    return Cached(detector, config.cache, renamed, [stays_visible(other, source) for other in visible])
 
 
 def refuse_unmasked(config: inputs.HidingSettings, masks: Mapping[str, Any] | None, doubts: Sequence[str]) -> None:

@@ -4,22 +4,20 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from judge.calibration.trials import Trial, write_scenes
+from judge.calibration.trials import Trial
 from judge.commands.evaluate import RunConfig, run
 from judge.config import make_config
 from judge.report.notes import left_out_of
-from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import read_json_lines, write_whole
 from judge.utils.launch import is_main_process, launched
 from judge.utils.outputs import OutputFolder
-from judge.utils.parallel import threads, unordered
+from judge.utils.parallel import unordered
 
 TRIALS = "trials.jsonl"
 COUNTED = "counted"
@@ -30,8 +28,8 @@ Row = dict[str, Any]
 class Job:
     """A trial and what measures it: metrics that share their judges (or :data:`COUNTED` ones), and a run's settings.
 
-    ``digest`` is a checksum of all that decides its numbers but the trial. ``store`` is a folder of images, features
-    and answers that the trials of a draw share. ``masks``: see :mod:`judge.calibration.response`.
+    ``digest`` is a checksum of all that decides its numbers but the trial. ``store`` is a folder of features and
+    answers that the trials of a draw share.
     """
 
     trial: Trial
@@ -40,15 +38,14 @@ class Job:
     settings: Mapping[str, Any]
     digest: str
     store: Path
-    masks: str = ""
 
     @cached_property
     def key(self) -> str:
         """A digest of everything that its numbers depend on."""
         trial = self.trial
         parts = [
-            (trial.change, trial.dose, trial.draw, trial.world and trial.world.seed),
-            (self.metrics, self.judge, self.masks, self.digest),
+            (trial.change, trial.dose, trial.draw),
+            (self.metrics, self.judge, self.digest),
             [side.by_image for side in (trial.corpus.human, *trial.corpus.generated)],
             trial.corpus.labels and trial.corpus.labels.by_image,
             trial.corpus.tasks and trial.corpus.tasks.by_image,
@@ -98,15 +95,7 @@ def measure_trial(job: Job) -> tuple[str, list[Row]]:
         settings["judge"] = [job.judge]
         job.store.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    if world := trial.world:
-        # The images of a draw, and what is computed from them, are shared by its trials.
-        scenes = job.store / "scenes"
-        in_main_process(lambda: write_scenes(world, scenes))
-        settings |= {"images": scenes / "images", "instances": scenes / "instances.json"}
-        settings |= {"features": job.store / "features", "cache": job.store / "detections"}
-    # Features of images are the same on any number of cores only if one computes them.
-    with threads(1) if world else nullcontext():
-        found = run(make_config(settings, RunConfig), corpus=trial.corpus, store=job.store, examples=False)
+    found = run(make_config(settings, RunConfig), corpus=trial.corpus, store=job.store, examples=False)
     (entry,), seconds = found.run["captioners"].values(), time.perf_counter() - began
     rows = [
         {
@@ -122,7 +111,6 @@ def measure_trial(job: Job) -> tuple[str, list[Row]]:
             "change": trial.change,
             "dose": trial.dose,
             "draw": trial.draw,
-            "masks": job.masks,
             "left_out": sum(left_out_of(entry).values()),
             "images": ", ".join(f"{number:,} {name}" for name, number in entry["images"].items()),
             "seconds": seconds,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from judge.commands.setup import reads_tasks
 from judge.config import flag_of
 from judge.config.inputs import LabelSettings, ShownSettings
-from judge.config.judges import JudgedSettings, JudgeSettings, RunSettings, TrainingSettings
+from judge.config.judges import JudgedSettings, JudgeSettings, RunSettings, SightSettings, TrainingSettings
 from judge.errors import JudgeError
 from judge.judges import EMBEDDED, FILES, HUGGING_FACE, SELF, find_judge
 from judge.measure.jobs import choose_judges
@@ -17,7 +17,7 @@ from judge.utils.launch import computes_on
 # Settings of every judge, and of the work as a whole.
 _PROTOCOL = ("alignment", "holdout", "balance")
 _OF_ALL = {"judge", "protocol", *_PROTOCOL, "seeds", "seed", "folds", "workers"}
-_OF_JUDGES = {**JudgeSettings.__annotations__, **TrainingSettings.__annotations__}
+_OF_JUDGES = {**JudgeSettings.__annotations__, **SightSettings.__annotations__, **TrainingSettings.__annotations__}
 OF_SOME = tuple(name for name in _OF_JUDGES if name not in _OF_ALL)
 """Settings that some judges read, and others do not."""
 _READ_TASKS = "u, dbac, dpac, ba-objects, dba, multi and dpa"
@@ -43,7 +43,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
             by_readers.setdefault(", ".join(readers(name)), []).append(name)
     lines = [(", ".join(judges or config.metrics), *line) for line in by_readers.items()]
     aligned = {config.alignment or row.alignment for row in judged}
-    is_run = isinstance(config, RunSettings)  # A calibration brings its own images; its doses are changes of tasks.
+    is_run = isinstance(config, RunSettings)  # Doses of a calibration change tasks.
     scores, labels = getattr(config, "quality", False), config.labels
     labelled = [labels.get(name) if isinstance(labels, dict) else labels for name in config.attributes]
     # (settings, what reads them, whether it is a part of this run)
@@ -59,7 +59,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         (("label_least",), "labels that are derived from human captions", not all(labelled)),
         (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
         # Images that no judge sees are shown in the report.
-        (_HIDING, "a run with --images", not isinstance(config, RunSettings) or bool(config.images)),
+        (_HIDING, "a run with --images", bool(getattr(config, "images", None))),
     ]
     for part, others, is_read in parts:
         names = [name for name in part if name in given and not is_read]

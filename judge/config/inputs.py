@@ -137,8 +137,8 @@ class BatchSettings(Settings):
     )
 
 
-class NetworkSettings(Settings):
-    """Detectors that are networks, and the names of their categories."""
+class DetectionSettings(Settings):
+    """Images, the instances in them, and networks that may find people."""
 
     panel = "Images"
 
@@ -153,22 +153,17 @@ class NetworkSettings(Settings):
         {}, "weights of a detector: file, or name in its library", repeated="[DETECTOR=]FILE", file=True, essential=True
     )
     trust_weights: Path | None = option(None, "folder whose .pt files may be unpickled, which can run any code in them")
-
-    @property
-    def finders(self) -> tuple[str, ...]:
-        """The detectors that will run."""
-        return ()
-
-
-class DetectionSettings(NetworkSettings):
-    """Images, the instances in them, and networks that may find people."""
-
     images: Path | None = option(None, values.IMAGES, essential=True)
     instances: values.Files | None = option(
         None, f"{values.INSTANCES}, for detector gt", repeated="PATH", essential=True
     )
     cache: Path = option(Path("runs/detections"), "cache folder for detections")
     max_pixels: int = option(MAX_PIXELS, "most pixels of an image, against decompression bombs", ge=1, le=2**40)
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will run."""
+        return ()
 
     def inputs(self) -> list[Path]:
         """See :meth:`Settings.inputs`; ground truth alone writes nothing into the cache."""

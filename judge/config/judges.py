@@ -50,6 +50,20 @@ class JudgeSettings(Settings):
     )
     seed: values.Seed = option(0, "first seed")
     folds: int = option(10, "folds of crossfit", ge=2, le=10_000)
+    reader: str | None = option(None, "text encoder of vl-lic, bert-ft and bert-pre", "bert-base-uncased", file=True)
+
+    @field_validator("judge")
+    @classmethod
+    def _name_embedding(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """The names of judges hold the embedding, so that tables and files show it."""
+        return tuple(with_embedding(name, info.data.get("embedding") or "") for name in value)
+
+
+class SightSettings(Settings):
+    """What judges of images start from, and how they are asked."""
+
+    panel = "Judges"
+
     template: str | None = option(
         None, "prompt for the attribute", '"Therefore, the gender is [Answer]"; of skin "the race"'
     )
@@ -60,7 +74,6 @@ class JudgeSettings(Settings):
     backbone: str | None = option(None, "timm name of the image backbone", "the judge's own")
     backbone_weights: str = option("pretrained", "weights: pretrained (from timm), random, or a file", file=True)
     image_size: int | None = option(None, "image side in pixels, for the backbone", "the backbone's own", ge=32)
-    reader: str | None = option(None, "text encoder of vl-lic, bert-ft and bert-pre", "bert-base-uncased", file=True)
     tuning: Literal["full", "frozen", "lora", "zero-shot"] = option("full", "fine-tuning of a Hugging Face captioner")
     dtype: Literal["float32", "bf16"] = option(
         "float32", "type of those weights of a Hugging Face captioner that are not trained; bf16 halves their memory"
@@ -69,12 +82,6 @@ class JudgeSettings(Settings):
     attn_implementation: str | None = option(
         None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice"
     )
-
-    @field_validator("judge")
-    @classmethod
-    def _name_embedding(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """The names of judges hold the embedding, so that tables and files show it."""
-        return tuple(with_embedding(name, info.data.get("embedding") or "") for name in value)
 
 
 class BaseSettings(Settings):
@@ -129,7 +136,7 @@ class TrainingSettings(Settings):
 
 
 # pydantic takes the fields of the last base first.
-class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOptions, HumanSettings):
+class JudgedSettings(TrainingSettings, JudgeSettings, MetricOptions, HumanSettings):
     """Options of every command that trains judges: human captions, metrics, judges and their training."""
 
     panel = "Metrics"
@@ -165,7 +172,7 @@ class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOption
         return value
 
 
-class RunSettings(ObjectSettings, JudgedSettings, DetectionSettings):
+class RunSettings(ObjectSettings, MaskSettings, SightSettings, JudgedSettings, DetectionSettings):
     """A run: captioners, what is measured of them, and how judges are trained."""
 
     launched = True

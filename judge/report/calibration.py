@@ -17,7 +17,6 @@ from judge.statistics.summary import name_row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_DRAWN = "Rows with masks: drawn scenes and simulated captioners, not your captions."
 _NAMES = {
     "vocabulary": "a small vocabulary",
     "silence": "silence on the attribute",
@@ -29,14 +28,12 @@ _NAMES = {
 
 
 def title(row: Calibration) -> str:
-    """Metric and judge as tables name them; of drawn scenes also what hid people in them."""
-    masks = {"": "", "none": ", no masks"}.get(row.masks, f", masks by {row.masks}")
-    return name_row(row.metric, row.judge + masks)
+    """Metric and judge as tables name them."""
+    return name_row(row.metric, row.judge)
 
 
 def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[tuple[Any, ...]]]:
-    """Nulls and doses of the metric's own direction; then effects of other changes. A row per metric, judge, masks."""
-    drawn = [_DRAWN] if any(row.masks for row in found) else []
+    """Nulls and doses of the metric's own direction; then effects of other changes. A row per metric and judge."""
     numbers: list[tuple[str, str | Callable[[Any], str]]] = [("p < 0.05", _write_share), ("coverage", TEXT)]
     numbers += [("SE/sd", ".2f"), ("rank corr.", "+.2f"), ("right sign", ".0%"), ("80% found", "g"), ("seconds", ".1f")]
     notes = [
@@ -50,11 +47,11 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[tuple[Any
         coverage = nulls.held and _write_share(nulls.held) + "*" * row.starred
         answers = (of.spearman, of.right_sign, of.found_from) if of else (None, None, None)
         rows.append((title(row), nulls.rejected, coverage, nulls.claimed, *answers, row.seconds))
-    yield table_of(["metric (judge)"], numbers, rows, notes=[*notes, *drawn])
+    yield table_of(["metric (judge)"], numbers, rows, notes=notes)
     changes = _changes(found)
     rows = [(title(row), *map(row.responses.get, changes)) for row in found]
     note = "Rise from no dose to the largest, mean over draws; * where its 95% interval leaves out 0."
-    yield table_of(["metric (judge)"], [(change, _write_shift) for change in changes], rows, notes=[note, *drawn])
+    yield table_of(["metric (judge)"], [(change, _write_shift) for change in changes], rows, notes=[note])
 
 
 def _changes(found: Sequence[Calibration]) -> list[str]:
@@ -98,8 +95,7 @@ def verdict(row: Calibration) -> str:
             parts.append(f"{'rises' if of.moves > 0 else 'falls'} with {_NAMES.get(name, f'{name} doses')} too")
     if rejected and rejected.ci.low > SIGNIFICANT:
         parts.append(f"has p < 0.05 for {rejected.share:.0%} of captioners without amplification")
-    where = "On drawn scenes, " if row.masks else ""
-    return f"{where}{title(row)} {'; '.join(parts)}."
+    return f"{title(row)} {'; '.join(parts)}."
 
 
 def _answer(direction: str, of: Response | None) -> str:
@@ -126,11 +122,10 @@ def calibration_json(found: Sequence[Calibration]) -> str:
         {
             "metric": row.metric.name,
             "judge": row.judge,
-            "masks": row.masks or None,
             "directions": directions(row.metric),
             "verdict": verdict(row),
             "nulls": as_json(row.nulls) | {"reason": row.nulls.reason or None},
-            "worth_from": "closed form" if row.masks else measured[bool(row.metric.counted)],
+            "worth_from": measured[bool(row.metric.counted)],
             "changes": row.responses,
         }
         for row in found
@@ -142,7 +137,7 @@ def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
     """Small multiples: a row for each metric and judge, a column for each change; dose against value.
 
     The line is the mean over draws with its 95% band; circles are the mean without any dose and what a dose is worth on
-    all images, of drawn scenes without end; the grey line is no amplification. ``kind``: "png" or "svg".
+    all images; the grey line is no amplification. ``kind``: "png" or "svg".
     """
     changes = _changes(found)
     figure = new_figure(2.2 * len(changes) + 0.8, 1.7 * len(found) + 0.7)

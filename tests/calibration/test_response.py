@@ -16,7 +16,7 @@ from judge.metrics import find_metric
 from judge.report.calibration import calibration_json, calibration_tables, draw_calibration, verdict
 
 DOSES, SD = (0.1, 0.2, 0.4), 0.01
-WORTH = {("A->T", dose, "lic", "linear", ""): 0.3 * dose for dose in DOSES}
+WORTH = {("A->T", dose, "lic", "linear"): 0.3 * dose for dose in DOSES}
 
 
 def trials(slope: float, *, other: float = 0.0, silence: float = 0.0, metric: str = "lic") -> pd.DataFrame:
@@ -33,8 +33,8 @@ def trials(slope: float, *, other: float = 0.0, silence: float = 0.0, metric: st
             p = 2 * stats.norm.sf(abs(value) / SD)
             low, high = neutral + value - 1.96 * SD, neutral + value + 1.96 * SD
             numbers = neutral + value, SD, low, high, p, 2.0
-            rows.append((change, dose, draw, metric, "linear", "", *numbers, "refits", "", 3, "450 female, 450 male"))
-    columns = ["change", "dose", "draw", "metric", "judge", "masks", "value", "error", "low", "high", "p", "seconds"]
+            rows.append((change, dose, draw, metric, "linear", *numbers, "refits", "", 3, "450 female, 450 male"))
+    columns = ["change", "dose", "draw", "metric", "judge", "value", "error", "low", "high", "p", "seconds"]
     columns += ["basis", "void", "left_out", "images"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_told() -> None:
 def test_metrics_without_a_side_take_that_of_all_images() -> None:
     """Ratio may go either way: what counts is whether it goes where it goes on all images."""
     rows = trials(0.0, other=-0.3, metric="ratio:female/male")
-    worth = {("T->A", dose, "ratio:female/male", "linear", ""): -0.3 * dose for dose in DOSES}
+    worth = {("T->A", dose, "ratio:female/male", "linear"): -0.3 * dose for dose in DOSES}
     (found,) = calibrate(rows, worth)
     assert (known(found.response).side, known(found.response).right_sign) == (-1, 1.0)
     assert verdict(found).startswith("Ratio")

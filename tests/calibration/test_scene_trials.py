@@ -1,12 +1,20 @@
-"""Doses of simulated captioners on drawn scenes: what they change, and what they are worth."""
+"""Doses of simulated captioners on drawn scenes: what they change, what they are worth, and the script in small."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from importlib import util
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+from helpers import known
 
 from judge.calibration.doses import NOTHING
-from judge.calibration.trials import SIMULATED, Design, Trial, scene_trials, true_rise
+from judge.calibration.grammar import _grammar, make_world
+from judge.calibration.trials import Trial
 from judge.calibration.truth import bayes_score, true_amplification
 from judge.calibration.world import SETTINGS, Captioner
 from judge.metrics import find_metric
@@ -14,16 +22,27 @@ from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Words
 
+ROOT = Path(__file__).parents[2]
 IMAGES = 250
-DESIGN = Design(SIMULATED, (0.4, 0.8), 2, 3, IMAGES, 5)
 LEXICON = load_lexicon("gender")
-SEES = find_metric("imagecaptioner2")
-Which = tuple[str, float, int]
+SEES = "imagecaptioner2"
+Which = tuple[str, float]
 
 
 @pytest.fixture(scope="module")
-def trials() -> dict[Which, Trial]:
-    return {(trial.change, trial.dose, trial.draw): trial for trial in scene_trials(DESIGN)}
+def bench() -> Iterator[Any]:
+    path = ROOT / "scripts" / "bench_scenes.py"
+    spec = known(util.spec_from_file_location(path.stem, path))
+    sys.modules[path.stem] = module = util.module_from_spec(spec)
+    known(spec.loader).exec_module(module)
+    yield module
+    del sys.modules[path.stem]
+
+
+@pytest.fixture(scope="module")
+def trials(bench: Any) -> dict[Which, Trial]:
+    drawn = bench.trials(make_world(IMAGES, seed=5), 0, bench.CHANGES, (0.4, 0.8))
+    return {(trial.change, trial.dose): trial for trial in drawn}
 
 
 def said(trial: Trial) -> list[Words]:
@@ -39,55 +58,62 @@ def hidden(caption: Words) -> Words:
 
 @pytest.mark.parametrize("dose", [0.1, 0.8])
 @pytest.mark.parametrize("metric", ["imagecaptioner2", "vl-lic"])
-def test_a_dose_is_worth_what_the_closed_form_says(metric: str, dose: float) -> None:
-    row = find_metric(metric)
-    truth = true_amplification(captioner=Captioner(stereotype=dose), score=row.score, uses_images=True)
+def test_a_dose_is_worth_what_the_closed_form_says(bench: Any, metric: str, dose: float) -> None:
+    score = find_metric(metric).score
+    truth = true_amplification(captioner=Captioner(stereotype=dose), score=score, uses_images=True)
     assert truth > 0
-    assert true_rise(row, "A->T", dose) == pytest.approx(truth, abs=1e-12)
+    assert bench.true_rise(metric, "A->T", dose) == pytest.approx(truth, abs=1e-12)
     # Who guesses the person from the task says nothing of it once the word for the person is hidden.
-    others = {change: true_rise(row, change, dose) for change in SIMULATED if change != "A->T"}
+    others = {change: bench.true_rise(metric, change, dose) for change in bench.CHANGES if change != "A->T"}
     assert others == pytest.approx(dict.fromkeys(others, 0.0), abs=1e-12)
 
 
-def test_ratios_and_judges_that_are_denied_something() -> None:
+def test_ratios_and_judges_that_are_denied_something(bench: Any) -> None:
     captioner = Captioner(stereotype=0.8)
     human, generated = (
         bayes_score(captioner=of, score="confidence", uses_images=True) for of in (Captioner(), captioner)
     )
-    ratio = find_metric("imagecaptioner2-ratio")
-    assert true_rise(ratio, "A->T", 0.8) == pytest.approx(generated / human - 1)
-    assert true_rise(SEES, "A->T", 0.8, blanked={"caption"}) == 0
+    assert bench.true_rise("imagecaptioner2-ratio", "A->T", 0.8) == pytest.approx(generated / human - 1)
+    assert bench.true_rise(SEES, "A->T", 0.8, blanked={"caption"}) == 0
     blind = true_amplification(captioner=captioner, score="confidence")
-    assert true_rise(SEES, "A->T", 0.8, blanked={"image"}) == pytest.approx(blind)
+    assert bench.true_rise(SEES, "A->T", 0.8, blanked={"image"}) == pytest.approx(blind)
     # To a judge that does not see the setting, captions that leave it out tell less.
-    assert true_rise(SEES, "brevity", 0.8, blanked={"image"}) < 0
+    assert bench.true_rise(SEES, "brevity", 0.8, blanked={"image"}) < 0
 
 
-def test_a_draw_shares_its_scenes_and_what_people_said(trials: dict[Which, Trial]) -> None:
-    assert len(trials) == 3 + 2 * len(SIMULATED) * 2
-    for (_, _, draw), trial in trials.items():
-        first = trials[NOTHING, 0.0, draw]
-        assert trial.world is first.world
-        assert trial.corpus.human == first.corpus.human
-        assert {len(of) for of in trial.corpus.human.by_image.values()} == {1}
-    assert len({str(trials[NOTHING, 0.0, draw].corpus.human.by_image) for draw in range(3)}) == 3
-
-
-def test_each_change_changes_one_thing(trials: dict[Which, Trial]) -> None:
-    plain = said(trials[NOTHING, 0.0, 0])
+def test_each_change_changes_one_thing(bench: Any, trials: dict[Which, Trial]) -> None:
+    assert len(trials) == 1 + 2 * len(bench.CHANGES)
+    plain = said(trials[NOTHING, 0.0])
     for dose in (0.4, 0.8):
-        assert [*map(hidden, said(trials["T->A", dose, 0]))] == [*map(hidden, plain)]
-    few, many = ({n for n, of in enumerate(said(trials["A->T", d, 0])) if of != plain[n]} for d in (0.4, 0.8))
+        assert [*map(hidden, said(trials["T->A", dose]))] == [*map(hidden, plain)]
+    few, many = ({n for n, of in enumerate(said(trials["A->T", d])) if of != plain[n]} for d in (0.4, 0.8))
     # What is drawn does not depend on the dose. Some tasks stay: they were stereotyped before.
     assert few < many
     assert len(many) / IMAGES == pytest.approx(0.8 * 0.75 * 11 / 12, abs=0.12)
 
     def rate(change: str, words: set[str]) -> float:
-        return float(np.mean([not words.isdisjoint(of) for of in said(trials[change, 0.8, 0])]))
+        return float(np.mean([not words.isdisjoint(of) for of in said(trials[change, 0.8])]))
 
     gendered = {word for words in LEXICON.classes.values() for word in words}
     assert rate("A->T", gendered) > 0.75
     assert rate("silence", gendered) < 0.4
     assert rate("brevity", {*SETTINGS}) < rate("silence", {*SETTINGS}) / 2
-    types = [len({word for of in said(trials[change, 0.8, 0]) for word in of}) for change in ("A->T", "vocabulary")]
+    types = [len({word for of in said(trials[change, 0.8]) for word in of}) for change in ("A->T", "vocabulary")]
     assert types[1] < 0.8 * types[0]
+    assert max(len(_grammar()[name]) for name in ("frames", "people", "anyone", "idle", "doing")) == bench.LONGEST
+    assert len({str(trial.corpus.human.by_image) for trial in trials.values()}) == 1
+    assert {len(of) for of in trials[NOTHING, 0.0].corpus.human.by_image.values()} == {1}
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_script_runs_in_small(bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A judge of captions alone: doses of T->A leave them as they are, and its values are those of no dose."""
+    small = {"scenes": 20, "draws": 2, "nulls": 3, "backbone": "test_resnet", "size": 64, "epochs": 1, "folds": 2}
+    bench.main(judge="sat-caption-only", changes="A->T,T->A", doses="0.5", **small, figure=tmp_path / "doses.png")
+    lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| Im")]
+    assert [line[0] for line in lines] == ["ImageCaptioner2 (sat-caption-only, masks by gt)"] * 3
+    assert lines[0][1].startswith("none, 3 draws, sd ")
+    (a_to_t, t_to_a), worth = lines[1:], bench.true_rise(SEES, "A->T", 0.5, blanked={"image"})
+    assert (a_to_t[1], a_to_t[2], a_to_t[5]) == ("A->T", "0.5", f"{worth:+.4f}")
+    assert (t_to_a[1], float(t_to_a[4]), float(t_to_a[5])) == ("T->A", 0, 0)
+    assert (tmp_path / "doses.png").read_bytes().startswith(b"\x89PNG")

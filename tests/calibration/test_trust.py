@@ -61,7 +61,7 @@ def drawn(values: Sequence[float], error: float) -> pd.DataFrame:
     rows = rows.assign(low=rows["value"] - 1.96 * error, high=rows["value"] + 1.96 * error, error=error)
     rows["p"] = [0.01 if abs(value) > 1.96 * error else 0.5 for value in values]
     return rows.assign(
-        metric="lic", judge="linear", masks="", change="none", dose=0.0, basis="refits", void="", verdict="cannot tell",
+        metric="lic", judge="linear", change="none", dose=0.0, basis="refits", void="", verdict="cannot tell",
         left_out=0, images="900", seconds=0.0, families=[{"linear": 2 * value} for value in values],
     )  # fmt: skip
 

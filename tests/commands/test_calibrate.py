@@ -1,4 +1,4 @@
-"""``judge calibrate``, end to end: on a world whose doses have a closed form, on real captions, on scenes."""
+"""``judge calibrate``, end to end: on a world whose doses have a closed form, and on real captions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def test_files_and_what_they_say(files: WorldFiles, tmp_path: Path) -> None:
     (["--lexicon", "LEXICON.yaml"], "Give a lexicon with 'counterparts', or leave T->A out."),
     (["--lexicon", "gender-ja"], "--lexicon: doses change words between spaces. Give captions with spaces."),
     (["--metrics", "sc"], "--metrics: SC has one side, so no amplification. Calibrate the others: --metrics lic."),
-    (["--metrics", "imagecaptioner2", "--judge", "sat,self"], "--judge self: simulated captioners have no checkpoint"),
+    (
+        ["--metrics", "lic,vl-lic,imagecaptioner2"],
+        "--metrics: VL-LIC uses images, and doses change captions and leave images alone. Measure judges of images",
+    ),
 ])  # fmt: skip
 def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments: list[str], message: str) -> None:
     words = {"TASKS.yaml": "{flying: [flies]}", "LEXICON.yaml": "{female: [woman], male: [man]}"}
@@ -80,18 +83,3 @@ def test_neither_side_is_favoured(files: WorldFiles, tmp_path: Path) -> None:
     done_well("calibrate", *inputs_of(files), *given, "--sample", 300, "--out", tmp_path / "out")
     nulls = results(tmp_path / "out")["dbac-ta"]["nulls"]
     assert abs(nulls["mean"]) < 3 * nulls["sd"] / 8**0.5
-
-
-def test_scenes_beside_captions(files: WorldFiles, tmp_path: Path) -> None:
-    """In one table; without masks nobody knows what a dose is worth."""
-    given = ["--metrics", "error,imagecaptioner2", "--judge", "sat-caption-only", "--mask", "none", "--epochs", 1]
-    given += ["--changes", "T->A", "--doses", "0.5", "--draws", 2, "--nulls", 2, "--sample", 50, "--folds", 2]
-    given += ["--scenes", 20, "--scene-draws", 2, "--scene-nulls", 2, "--workers", 1, "--out", tmp_path / "out"]
-    done_well("calibrate", *inputs_of(files), *given)
-    found = results(tmp_path / "out")
-    assert {name: row["masks"] for name, row in found.items()} == {"error": None, "imagecaptioner2": "none"}
-    worth = [found[name]["changes"]["T->A"]["points"][1]["worth"] for name in found]
-    assert worth[0] > 0
-    assert worth[1] is None
-    line = refusal("calibrate", "--metrics", "lic,imagecaptioner2", "--out", tmp_path / "without")
-    assert "'human' is missing. Give --human" in line

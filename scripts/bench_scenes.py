@@ -1,0 +1,150 @@
+"""How judges of images answer to known doses of bias: on drawn scenes, whose true amplification is known.
+
+    python scripts/bench_scenes.py --detectors gt,yolo --weights yolo=checkpoints/yolo.onnx
+
+needs the extra ``images``. Each draw is a world, whose simulated captioner writes what people would, but for its dose:
+its ``stereotype`` (A->T), its ``guess`` (T->A), or the share of the longest list of words that it does not know
+(vocabulary), of its words that name no class (silence), or of its words for settings that are left out (brevity). The
+last table has the value of each dose, its rise, and the rise for an optimal judge, with exactly hidden people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from judge.calibration.doses import NOTHING
+from judge.calibration.grammar import World, make_world, simulate
+from judge.calibration.response import Calibration, calibrate
+from judge.calibration.scenes import write_images
+from judge.calibration.trials import Design, Trial
+from judge.calibration.truth import bayes_score
+from judge.calibration.world import DEFAULT, Captioner, Parameters
+from judge.commands.demo import QUICK
+from judge.commands.trials import Job, Row, measure_trial
+from judge.corpus import Corpus
+from judge.judges import Modality, find_judge
+from judge.metrics import find_metric
+from judge.metrics.amplification import AMPLIFICATIONS
+from judge.report.calibration import calibration_tables, draw_calibration, title, verdict
+from judge.report.render import print_table
+
+CHANGES = ("A->T", "T->A", "vocabulary", "silence", "brevity")
+LONGEST = 13  # Entries of the grammar's longest list, of which a captioner with a small vocabulary knows some.
+_LIKE_PEOPLE = Captioner(vocabulary=None)
+
+
+def dosed_captioner(change: str, dose: float) -> tuple[Captioner, Parameters]:
+    """The simulated captioner with a dose of a change of ``CHANGES``, and how much its captions name."""
+    if not dose:
+        return _LIKE_PEOPLE, DEFAULT
+    return {
+        "A->T": (replace(_LIKE_PEOPLE, stereotype=dose), DEFAULT),
+        "T->A": (replace(_LIKE_PEOPLE, guess=dose), DEFAULT),
+        "vocabulary": (Captioner(vocabulary=max(1, round((1 - dose) * LONGEST))), DEFAULT),
+        "silence": (_LIKE_PEOPLE, replace(DEFAULT, gendered=(1 - dose) * DEFAULT.gendered)),
+        "brevity": (_LIKE_PEOPLE, replace(DEFAULT, place=(1 - dose) * DEFAULT.place)),
+    }[change]
+
+
+def true_rise(name: str, change: str, dose: float, *, blanked: Collection[Modality] = ()) -> float:
+    """How far a dose moves a metric for an optimal judge; ``blanked``: what the judge does not see."""
+    metric = find_metric(name)
+    if "caption" in blanked:
+        return 0.0  # Both sides have the same images.
+    human, generated = (
+        bayes_score(parameters, captioner, score=metric.score, uses_images="image" not in blanked)
+        for captioner, parameters in (dosed_captioner(change, 0.0), dosed_captioner(change, dose))
+    )
+    return float(AMPLIFICATIONS[metric.amplification](np.array(human), np.array(generated))) - metric.neutral
+
+
+def trials(world: World, number: int, changes: Sequence[str], doses: Sequence[float]) -> Iterator[Trial]:
+    """The draw ``number``, without a dose and with each: one human caption of a scene, and one of the captioner."""
+    human = replace(world.human, by_image={image: of[:1] for image, of in world.human.by_image.items()})
+    for change, dose in [(NOTHING, 0.0), *product(changes, sorted(set(doses)))]:
+        captioner, parameters = dosed_captioner(change, dose)
+        # The name seeds the captioner's draws, which do not depend on the dose.
+        captions = simulate(replace(world, parameters=parameters), name="a captioner", captioner=captioner)
+        yield Trial(change, dose, number, Corpus(human, (captions,), world.labels))
+
+
+def measure(design: Design, judges: Sequence[tuple[str, str, str]], settings: Mapping[str, Any]) -> Iterator[Row]:
+    """Rows of all trials; ``judges``: (metric, judge, detector)."""
+    for number, changes in design.numbered():
+        world = make_world(design.images, seed=int(np.random.SeedSequence((design.seed, number)).generate_state(1)[0]))
+        typer.echo(f"draw {number}", err=True)
+        with TemporaryDirectory() as place:
+            folder = Path(place)
+            write_images(world.scenes, folder, seed=world.seed, size=settings["image_size"])
+            paths = {name: folder / name for name in ("images", "features", "cache")}
+            given = {**settings, **paths, "instances": folder / "instances.json"}
+            for trial, (metric, judge, masks) in product(trials(world, number, changes, design.doses), judges):
+                job = Job(trial, (metric,), judge, {**given, "detector": masks}, "", folder / "shared")
+                yield from ({**row, "judge": f"{row['judge']}, masks by {masks}"} for row in measure_trial(job)[1])
+
+
+def dose_rows(row: Calibration) -> Iterator[str]:
+    """Rows of the table: without any dose, then each change and dose."""
+
+    def cell(value: float | None) -> str:
+        return "-" if value is None else f"{value:+.4f}"
+
+    nulls = row.nulls
+    yield f"| {title(row)} | none, {nulls.draws} draws, sd {cell(nulls.sd)} | 0 | {cell(nulls.mean)} | - | - |"
+    for change, of in row.responses.items():
+        start = of.points[0].mean
+        for point in of.points[1:]:
+            rise = None if start is None or point.mean is None else point.mean - start
+            cells = " | ".join(map(cell, (point.mean, rise, point.worth)))
+            yield f"| {title(row)} | {change} | {point.dose:g} | {cells} |"
+
+
+def main(  # noqa: PLR0913, PLR0917 - options
+    metrics: Annotated[str, typer.Option(help="metrics that use images, comma-separated")] = "imagecaptioner2",
+    judge: Annotated[str, typer.Option(help="judges of images, comma-separated")] = "sat",
+    detectors: Annotated[str, typer.Option(help="comma-separated: gt, yolo, maskrcnn, hf:NAME")] = "gt",
+    weights: Annotated[str, typer.Option(help="weights of detectors, comma-separated: [DETECTOR=]FILE")] = "",
+    changes: Annotated[str, typer.Option(help="comma-separated")] = ",".join(CHANGES),
+    doses: Annotated[str, typer.Option(help="comma-separated sizes of each change")] = "0.1,0.2,0.4,0.8",
+    scenes: Annotated[int, typer.Option(help="scenes in a draw")] = 1200,
+    draws: Annotated[int, typer.Option(help="draws for each dose")] = 2,
+    nulls: Annotated[int, typer.Option(help="draws in which nothing is amplified")] = 6,
+    backbone: str = QUICK["backbone"],
+    size: int = QUICK["image_size"],
+    epochs: int = QUICK["epochs"],
+    folds: int = 5,
+    figure: Annotated[Path | None, typer.Option(help="PNG file of the response curves")] = None,
+) -> None:
+    """Measure all trials, and print the tables."""
+    settings = {**QUICK, "human": Path("drawn scenes"), "backbone": backbone, "image_size": size, "epochs": epochs}
+    settings |= {"weights": [*filter(None, weights.split(","))], "folds": folds}
+    settings |= {"refits": 0, "chance": 0, "typical": False}
+    design = Design(changes.split(","), [float(dose) for dose in doses.split(",")], draws, nulls, scenes)
+    judges = list(product(metrics.split(","), judge.split(","), detectors.split(",")))
+    rows = pd.DataFrame(measure(design, judges, settings))
+    rows = rows.astype(dict.fromkeys(("dose", "value", "error", "low", "high", "p", "seconds"), float))
+    worth = {
+        (change, dose, name, f"{by}, masks by {masks}"): true_rise(name, change, dose, blanked=find_judge(by).blanked)
+        for (name, by, masks), change, dose in product(judges, design.changes, design.doses)
+    }
+    found = calibrate(rows, worth)
+    for table in calibration_tables(found):
+        print_table(table)
+    print(*map(verdict, found), "", sep="\n")
+    print("| metric (judge) | change | dose | value | rise | expected rise |\n| --- | --- | --: | --: | --: | --: |")
+    print(*(line for row in found for line in dose_rows(row)), sep="\n")
+    if figure:
+        figure.write_bytes(draw_calibration(found, "png"))
+
+
+if __name__ == "__main__":
+    typer.run(main)
