@@ -105,6 +105,7 @@ def test_each_change_changes_one_thing(bench: Any, trials: dict[Which, Trial]) -
     assert {len(of) for of in trials[NOTHING, 0.0].corpus.human.by_image.values()} == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_the_script_runs_in_small(bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A judge of captions alone: doses of T->A leave them as they are, and its values are those of no dose."""
