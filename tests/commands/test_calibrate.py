@@ -74,6 +74,7 @@ def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments:
         (tmp_path / name).write_text(f"name: gender\nclasses: {classes}\n", encoding="utf-8")
     given = [tmp_path / argument if argument in words else argument for argument in arguments]
     assert message in refusal("calibrate", *inputs_of(files), "--metrics", "lic", *given, "--out", tmp_path / "out")
+    assert "'human' is missing. Give --human" in refusal("calibrate", "--out", tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {*words}
 
 
