@@ -161,8 +161,8 @@ def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: RunSett
 def check_hidden(config: WordSettings, labels: Iterable[Labels]) -> None:
     """Refuse labels of an attribute whose words captions may hold and no lexicon has, unless the lexicon is "none"."""
     for of in labels:
-        name = of.attribute
-        if name in WITHOUT_WORDS or _of(config.lexicon, name) or name in named_lexicons():
+        name, given = of.attribute, _of(config.lexicon, of.attribute)
+        if name in WITHOUT_WORDS or given or name in named_lexicons():
             continue
         mend = "give a lexicon of its words, or the lexicon 'none' if captions do not name it"
         for other in map(load_lexicon, named_lexicons()):
