@@ -100,7 +100,8 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
     scores = pd.DataFrame() if all(counted) else _read_parquet(folder, "scores")
     counts = _read_parquet(folder, "counts") if any(counted) else pd.DataFrame()
     refits = _read_optional(folder, "replicates", COLUMNS)
-    families = _read_optional(folder, "families")
+    # Rows of judges that have no companions name none.
+    families = _read_parquet(folder, "families") if any(run["families"].values()) else pd.DataFrame()
     summaries = make_table(scores, counts, refits, run, families)
     breakdown: Breakdown | None = None
     if settings.get("breakdown"):

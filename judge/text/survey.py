@@ -165,6 +165,8 @@ class SideWords:
         ``keys``: token -> what it is pooled by; ``among``: the captions that count, None for all.
         """
         sizes, images = Counter(self.classes), self.images or range(len(self.raw))
+        if len(sizes) < 2:
+            return {}
         held = {word: [place for place in self._held[word] if among is None or place in among] for word in keys}
         seen: dict[str, dict[object, str]] = {}
         for word, key in keys.items():
@@ -177,9 +179,9 @@ class SideWords:
                 sure, guess = guesses[self.classes[place]]
                 if sure >= _SURE:
                     best[place] = max(best.get(place, (0.0, False, "")), (sure, guess == self.classes[place], word))
-        wrong = -1 / max(1, len(sizes) - 1)
+        wrong = -1 / (len(sizes) - 1)
         gain = sum((1 if right else wrong) / sizes[self.classes[place]] for place, (_, right, _) in best.items())
-        if len(sizes) < 2 or len(best) < _LEAST or gain < least * len(sizes):
+        if len(best) < _LEAST or gain < least * len(sizes):
             return {}
         return {word: held[word] for word in sorted({word for _, right, word in best.values() if right})}
 
@@ -235,7 +237,7 @@ class SideWords:
 def _guess(held: Counter[str], own: str, sizes: Mapping[str, int]) -> tuple[float, str]:
     """How sure the other images of a token are of one class, and that class; an image of class ``own`` is left out."""
     mean = sum(sizes.values()) / len(sizes)
-    weights = {name: (held[name] - (name == own)) * mean / size for name, size in sizes.items()}
+    weights = {name: max(0, held[name] - (name == own)) * mean / size for name, size in sizes.items()}
     guess = max(weights, key=lambda name: weights[name])
     return (weights[guess] + 1) / (sum(weights.values()) + len(sizes)), guess
 

@@ -41,7 +41,7 @@ def content_of(reference: str, *, where: str = "") -> str:
     path = from_home(reference)
     if path.is_file():
         return _hash(path, *_stamp(path))
-    folder = Path(locate(reference, where))
+    folder = Path(locate(reference, where or reference))
     if folder.parent.name == "snapshots" and not path.is_dir():
         return f"commit {folder.name}"
     files = sorted(file for ending in READ for file in folder.glob(ending) if file.is_file())

@@ -63,8 +63,8 @@ def test_markdown_has_every_number(finished_run: Path) -> None:
     for mine, ((captioner, _), row) in zip(cells, results(finished_run).items(), strict=True):
         assert mine[0] == captioner
         assert mine[3] == ("-" if row["generated"] is None else f"{row['generated']:.3f}")
-        assert mine[4] == f"{row['amplification']:+.3f}"
-        assert mine[6] == "[{:+.3f}, {:+.3f}]".format(*row["ci"])
+        assert mine[5] == f"{row['amplification']:+.3f}"
+        assert mine[7] == "[{:+.3f}, {:+.3f}]".format(*row["ci"])
     assert "- Protocol crossfit: 3 folds" in text
 
 

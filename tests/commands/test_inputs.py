@@ -149,7 +149,7 @@ def test_an_attribute_without_a_lexicon(files: WorldFiles, tmp_path: Path) -> No
     given: dict[str, Any] = {"human": files.human, "captions": files.captions["much"]}
     line = fault_of(evaluate, **given, labels=pd.read_csv(tmp_path / "sex.csv"), metrics="sc")
     assert "no column of gender labels" in line
-    assert "Call the column of labels 'gender'" in line
+    assert "Name it with Corpus.read(options=" in line
     for words in (load_lexicon("gender"), {"female": ["woman"], "male": ["man"]}):
         line = fault_of(evaluate, **given, labels=files.labels, metrics="error", lexicon=words)
         assert line.endswith("give its path: lexicon='mine.yaml'.")

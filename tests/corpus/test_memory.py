@@ -273,7 +273,7 @@ def test_a_result_is_saved_and_read_again(inputs: dict[str, dict[str, Any]], tmp
 
 def test_a_result_shows_itself(from_files: Result) -> None:
     row = from_files.table().iloc[0]
-    assert len(from_files.table().columns) == 10
+    assert len(from_files.table().columns) == 11
     assert {*from_files.table().columns} < {*from_files.table(all=True).columns}
     html = from_files._repr_html_()
     assert f"{row['amplification']:+.3f}" in html
