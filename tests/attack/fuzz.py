@@ -35,9 +35,9 @@ from mutations import as_json, mutated_bytes, mutated_values, outcome
 from PIL import Image
 
 from attack.targets import Target, reader_targets, run_targets
-from judge.captioning import _find_stored
+from judge.captioning import _Store
 from judge.captioning.checkpoints import CheckpointWriter
-from judge.captioning.writing import Writing
+from judge.captioning.writing import Caption, Writing
 from judge.commands.train import _write_index
 from judge.commands.trials import TRIALS, _line, measure_trials
 from judge.judges.hf_models import check_captioner, load_captioner
@@ -136,13 +136,19 @@ def _detect(folder: Path) -> None:
     Cached(detector, folder).detect(LoadedImage("1", np.zeros((4, 4, 3), np.uint8)))
 
 
+def _stored(folder: Path) -> _Store:
+    images: Any = SimpleNamespace(key={"2": "b", "3": "c"}.__getitem__)
+    return _Store(folder, "a model and its settings", images)
+
+
 def _write_notes(folder: Path) -> None:
-    write_tensors(folder / "notes", {}, {"keys": {"2": "b", "3": "c"}, "captions": {"2": "two dogs", "3": "犬"}})
+    store = _stored(folder)
+    store.put({store.name_of(image): Caption(text) for image, text in (("2", "two dogs"), ("3", "犬"))})
 
 
 def _read_notes(folder: Path) -> None:
-    images: Any = SimpleNamespace(key={"2": "b", "3": "c"}.__getitem__)
-    assert _find_stored(folder / "notes", images, ["2", "3"]) in ({"2": "two dogs", "3": "犬"}, None)
+    found = _stored(folder).find(["2", "3"])
+    assert all(isinstance(caption.text, str) for caption in found.values())
 
 
 def _write_trials(folder: Path) -> None:
