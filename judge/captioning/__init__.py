@@ -84,7 +84,7 @@ class _Store:
         return digest_of(repr((self._key, self._images.key(image))))
 
     def find(self, batch: Sequence[str]) -> dict[str, Caption]:
-        """Image -> its caption, of those that have one."""
+        """Image -> its stored caption; images without one are left out."""
         found: dict[str, Caption] = {}
         for image in batch if self._known else ():
             with suppress(JudgeError):  # An error of an image is raised again when it is captioned.
@@ -201,7 +201,7 @@ def _captioned(captions: Mapping[str, Caption], failures: Sequence[tuple[str, Ju
 def _caption(
     writer: Writer, images: MaskedImages, batches: Sequence[Sequence[str]], stored: _Store
 ) -> Iterator[tuple[dict[str, Caption], Failures]]:
-    """Of each batch image -> its caption, and errors; each is stored; while one is captioned, the next is read."""
+    """Yield the captions by image, and the errors, of each batch. Captions are stored; the next batch is read meanwhile."""
 
     def read(image: str) -> tuple[str, Any] | JudgeError:
         try:

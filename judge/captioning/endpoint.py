@@ -78,7 +78,7 @@ class EndpointWriter:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the captions must know, a sentence each."""
+        """Notes for readers of the captions, a sentence each."""
         note = "the server takes no temperature: its captions are sampled, and another run gives others"
         return () if "temperature" in self.settings else (note,)
 
@@ -172,7 +172,7 @@ class EndpointWriter:
         return JudgeError(what, where=self.where, mend=mend)
 
     def _explain(self, error: Exception) -> tuple[str, str]:
-        """What is wrong, with the server's own message, and what to do."""
+        """The fault, with the server's own message, and the remedy."""
         import openai
 
         if isinstance(error, JudgeError):
@@ -204,7 +204,7 @@ class EndpointWriter:
 
 
 def _is_slow(error: Exception) -> bool:
-    """Whether there is a connection, but no answer in time."""
+    """Return whether the server was reached but did not answer in time."""
     return type(error.__cause__).__name__ in {"ReadTimeout", "WriteTimeout"}
 
 

@@ -112,7 +112,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
 
 
 def _groups(config: CalibrateConfig) -> list[Group]:
-    """What is measured; metrics that no dose of captions can measure are refused."""
+    """The metrics by judge. Metrics that doses of bias in captions do not reach are refused."""
     rows = [find_metric(name) for name in spell_out(config.metrics)]
     if seeing := [row for row in rows if row.uses_images]:
         what = f"{seeing[0].title} uses images, and doses change captions and leave images alone"

@@ -60,7 +60,7 @@ class JudgeSettings(Settings):
 
 
 class SightSettings(Settings):
-    """What judges of images start from, and how they are asked."""
+    """Checkpoints of judges of images, and their prompts."""
 
     panel = "Judges"
 

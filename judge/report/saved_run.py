@@ -100,8 +100,9 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
     scores = pd.DataFrame() if all(counted) else _read_parquet(folder, "scores")
     counts = _read_parquet(folder, "counts") if any(counted) else pd.DataFrame()
     refits = _read_optional(folder, "replicates", COLUMNS)
-    # Rows of judges that have no companions name none.
-    families = _read_parquet(folder, "families") if any(run["families"].values()) else pd.DataFrame()
+    # Judges of other families have a file, unless they are judges of the run too.
+    companions = {name for of in run["families"].values() for name in of} - {*scores.get("judge", ())}
+    families = _read_parquet(folder, "families") if companions else _read_optional(folder, "families")
     summaries = make_table(scores, counts, refits, run, families)
     breakdown: Breakdown | None = None
     if settings.get("breakdown"):

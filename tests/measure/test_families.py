@@ -109,3 +109,10 @@ def test_only_answers_of_other_families_are_stored(small: Corpus, tmp_path: Path
     again = evaluate(small, **how)
     assert again.summaries == first.summaries
     assert times == {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.safetensors")}
+
+
+def test_judges_of_the_run_need_no_file_of_other_families(small: Corpus, tmp_path: Path) -> None:
+    """Each is the other's companion: their answers are in scores.parquet, and the run is read without another file."""
+    result = evaluate(small, judge="linear,embedding", metrics="lic", out=tmp_path / "run", **QUICK)
+    assert not (tmp_path / "run/families.parquet").exists()
+    assert read_run(tmp_path / "run").result.summaries == result.summaries
