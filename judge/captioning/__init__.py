@@ -201,7 +201,7 @@ def _captioned(captions: Mapping[str, Caption], failures: Sequence[tuple[str, Ju
 def _caption(
     writer: Writer, images: MaskedImages, batches: Sequence[Sequence[str]], stored: _Store
 ) -> Iterator[tuple[dict[str, Caption], Failures]]:
-    """Yield the captions by image, and the errors, of each batch. Captions are stored; the next batch is read meanwhile."""
+    """Yield the captions by image, and the errors, of each batch; the next batch is read meanwhile."""
 
     def read(image: str) -> tuple[str, Any] | JudgeError:
         try:
