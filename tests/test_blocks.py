@@ -47,9 +47,10 @@ APART_PAGES = {"docs/reproduction.md": "the papers' data, or hours; test_papers.
 SMALL: dict[str, object] = {
     "folds": 2, "refits": 0, "chance": 0, "resamples": 100, "workers": 1, "epochs": 1, "seeds": 1, "least": 1,
     "backbone": "test_resnet", "backbone_weights": "random", "image_size": 64, "max_tokens": 5, "threshold": 0.05,
-    "changes": "A->T", "doses": "0.5", "draws": 2, "nulls": 2, "sample": 40, "overwrite": True,
+    "changes": "A->T", "doses": "0.5", "draws": 2, "nulls": 2, "sample": 40, "overwrite": True, "allow_unmasked": True,
 }  # fmt: skip
-"""Options that a command gets if it has and does not give them: the defaults take hours on many images."""
+"""Options that a command gets if it has and does not give them: the defaults take hours on many images, and masks of
+untrained networks are refused."""
 EARLIER = ["--human", "captions_human.json", "--captions", "nic_plus.json", "--labels", "gender.csv"]
 """For "...", the options that an earlier example gave."""
 
