@@ -58,7 +58,7 @@ def refit(
         for kind, count in counts.items():
             for number in range(count):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
-                refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings, kept=False)))
+                refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings)))
                 evidence.release()  # All refits are laid out before the first is trained.
     members = [job.member for one in refits for job in one]
 
