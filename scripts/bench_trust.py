@@ -66,7 +66,7 @@ BIAS = 0.4
 """The dose of A->T at 900 images; at 3,400 it is a half of that."""
 EXCHANGED = 0.1
 SUBSETS, SEEDS = 3, 5
-ALONE: Mapping[str, Any] = {"typical": False, "families": False}
+ALONE: Mapping[str, Any] = {"typical": False}
 """Settings of runs whose verdict is not read."""
 EQUALIZER, BASELINE = "nic_equalizer", "nic_plus"
 
@@ -136,7 +136,7 @@ def records(found: Result, draw: int) -> Iterator[Record]:
             "change": change, "dose": dose, "draw": draw, "value": row.amplification, "error": row.standard_error,
             "low": row.interval and row.interval.low, "high": row.interval and row.interval.high, "p": row.p_value,
             "basis": row.basis, "void": found.void.get(row.key, ""), "verdict": conclusion.verdict,
-            "families": dict(row.families), "left_out": 0, "images": f"{row.images}", "seconds": 0.0,
+            "left_out": 0, "images": f"{row.images}", "seconds": 0.0,
         }  # fmt: skip
 
 
@@ -185,13 +185,12 @@ def inject_all(drawn: Corpus, source: DoseSource, doses: Sequence[tuple[str, flo
 def concluded(corpus: Corpus, setting: Setting, trial: int) -> list[Record]:
     """The verdict on each captioner, as if it were the only one of its run.
 
-    Refits are made where a verdict "amplifies" is possible: the value is above the typical person's, and above 0 in all
-    families of judges, which no refit changes.
+    Refits are made where a verdict "amplifies" is possible: the value is above 0, and above the typical person's.
     """
     quick = judged(corpus, setting, "verdicts", trial, refits=0, seeds=DRAWS)
     chosen = set[str]()
     for row, conclusion in zip(quick.summaries, quick.conclusions(), strict=True):
-        if (conclusion.beyond is None or conclusion.beyond.value > 0) and all(value > 0 for _, value in row.families):
+        if (row.amplification or 0) > 0 and (conclusion.beyond is None or conclusion.beyond.value > 0):
             chosen.add(row.captioner)
     chosen = {name for name in chosen if not is_person(name)}
     found = [of | {"verdict": BELOW} for of in records(quick, trial) if of["captioner"] not in chosen]
@@ -301,7 +300,7 @@ def families(setting: Setting, trial: int, judges: Sequence[str] = FAMILIES) -> 
     """One captioner less the other, under one family of judges."""
     corpus, _, _ = read(setting.data)
     chosen = tuple(one for one in corpus.generated if one.name in {EQUALIZER, BASELINE})
-    result = judged(replace(corpus, generated=chosen), setting, "families", 0, judge=judges[trial], families=False)
+    result = judged(replace(corpus, generated=chosen), setting, "families", 0, judge=judges[trial])
     values = {row.captioner: row.amplification for row in result.summaries}
     found = [row for row in result.differences() if {row.first, row.second} == {EQUALIZER, BASELINE}]
     return [{"judge": row.judge, "first": row.first, "value": row.value, "p": row.p_value, **values} for row in found]
@@ -405,7 +404,7 @@ def verdict_bounds(name: str, rows: pd.DataFrame) -> Iterator[Bound]:
 
 
 def null_bounds(name: str, rows: pd.DataFrame) -> Iterator[Bound]:
-    """p, interval and standard error of each metric without amplification; the sd of LIC beside that of ``linear``."""
+    """p, interval and standard error of each metric without amplification."""
     for metric, of in rows.groupby("metric", sort=False):
         (found,), what = calibrate(of, {}), f"{name}, {METRICS[str(metric)].title}"
         yield share(f"{what}: p < 0.05", of["p"].dropna() < 0.05, low=0.02, high=0.08)
@@ -413,9 +412,6 @@ def null_bounds(name: str, rows: pd.DataFrame) -> Iterator[Bound]:
         claimed, sd = found.nulls.claimed or np.nan, found.nulls.sd or np.nan
         measured = f"{claimed:.2f} (sd {sd:.4f}, mean {found.nulls.mean:+.4f})"
         yield Bound(f"{what}: SE/sd", len(of), "0.9 to 1.4", measured, 0.9 <= claimed <= 1.4)
-        linear = np.std([known.get("linear", np.nan) for known in of["families"]], ddof=1)
-        if metric == "lic" and "900" in name and np.isfinite(linear):
-            yield Bound(f"{what}: sd", len(of), f"at most linear's, {linear:.4f}", f"{sd:.4f}", bool(sd <= linear))
 
 
 def move_bounds(frames: Frames) -> Iterator[Bound]:

@@ -58,7 +58,7 @@ def measure(seed: int, images: int, *, with_images: bool) -> list[dict[str, Any]
     with TemporaryDirectory() as folder:
         files = write_world(make_world(images, seed=seed), CAPTIONERS, Path(folder) / "world", pictures=pictures)
         settings = demo_settings(files, Path(folder), small=not with_images)
-        settings |= {"seed": seed, "refits": 0, "chance": 0, "families": False, "out": None}
+        settings |= {"seed": seed, "refits": 0, "chance": 0, "out": None}
         result = run(make_config(settings, RunConfig))
     return [
         {"seed": seed, "images": images, "row": f"{row.captioner} {row.metric.name}", "human": row.human}

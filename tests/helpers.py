@@ -8,11 +8,12 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -27,10 +28,13 @@ from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Blueprint, Materials, Recipe, find_judge
+from judge.quality import Quality, library, measure_qualities
+from judge.training.identity import identify
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
-from judge.training.member import Member
+from judge.training.member import Member, TrainingSetup
 from judge.types import Captions, FloatArray, Predictions, Sample, Side, Target
+from judge.utils.identity import key_of
 
 GENDER = Target("attribute", ("female", "male"))
 THREE = Target("attribute", ("a", "b", "c"))
@@ -380,3 +384,16 @@ def make_scores(images: int, *, seeds: int = 1, captions: int = 3, classes: str 
 def whole(scores: pd.DataFrame) -> pd.DataFrame:
     """Add the columns that follow from others or that LIC does not use."""
     return scores.assign(named="", tasks="", loss=-np.log(scores["probability"]), validation_loss=np.nan)
+
+
+def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
+    """A key for each member's result: equal keys, equal numbers up to rounding."""
+    return [key_of(found) for found in identify(members, setup)]
+
+
+def measure_quality(human: Captions, generated: Captions, *, java: bool = False, **how: Any) -> Quality:
+    """The quality of one captioner; without ``java`` as on a machine that has none, and so the same on every one."""
+    given = {generated.name: how.pop("given", {})}
+    fault = library.JavaFault("needs Java, which was not to be used")
+    with nullcontext() if java else patch.object(library, "_java", side_effect=fault):
+        return measure_qualities(human, [generated], given=given, **how)[generated.name]

@@ -146,10 +146,10 @@ def test_what_readme_shows_stands_in_the_docs_too() -> None:
 
 @pytest.mark.slow
 def test_the_first_table_of_readme_is_what_the_command_finds(coco: Path, tmp_path: Path) -> None:
-    """Scores and amplifications: they need no refits, and neither do the judges of other families."""
+    """Scores and amplifications: they need no refits."""
     given = ["--human", coco / "captions_human.json", "--labels", coco / "gender.csv", "--out", tmp_path / "run"]
     given += [part for name in ("nic_plus", "nic_equalizer") for part in ("--captions", coco / f"results/{name}.json")]
-    done_well("evaluate", *given, "--seeds", 3, "--refits", 0, "--chance", 0, "--no-families")
+    done_well("evaluate", *given, "--seeds", 3, "--refits", 0, "--chance", 0)
     found = read_json(tmp_path / "run/metrics.json")["results"]
     shown = read_table(README, "judge evaluate")
     assert len(found) == len(shown) == 6

@@ -16,7 +16,6 @@ from judge.masking.instances import Pixels
 from judge.types import FloatArray, Target
 
 Method = Literal["grad-cam", "gradient-shap"]
-METHODS: tuple[Method, ...] = ("grad-cam", "gradient-shap")
 SAMPLES = 16
 """Points between an image and a baseline, of GradientShap."""
 Axis = tuple[float, float]

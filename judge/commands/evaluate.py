@@ -364,8 +364,8 @@ def command(config: RunConfig) -> int:
     """Measure how much captioners amplify the bias of human captions.
 
     Prints a table and leaves in --out: report.html (a page to look at), run.yaml (settings), metrics.json, log.jsonl,
-    scores.parquet (judges' answers), families.parquet (those of other families of judges), counts.parquet (counts of
-    captions), replicates.parquet (values on parts of the data, for intervals and tests) and examples.parquet.
+    scores.parquet (judges' answers), counts.parquet (counts of captions), replicates.parquet (values on parts of the
+    data, for intervals and tests) and examples.parquet.
     """
     as_json, conditions = config.format == "json", [read_condition(text, config.metrics) for text in config.fail_if]
     if is_main_process():

@@ -90,7 +90,6 @@ def measure_trial(job: Job) -> tuple[str, list[Row]]:
     trial = job.trial
     (captioner,) = trial.corpus.generated
     settings = {**job.settings, "captions": {captioner.name: "in memory"}, "metrics": job.metrics}
-    settings["families"] = False
     if job.judge != COUNTED:
         settings["judge"] = [job.judge]
         job.store.mkdir(parents=True, exist_ok=True)

@@ -34,9 +34,6 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     # Those of "self", which is some checkpoint, are those of all checkpoints.
     known = (f"{HUGGING_FACE}{name}" if name.startswith(SELF) else name for name in judges)
     read = {option for name in known for option in find_judge(name).options}
-    families = getattr(config, "families", False)  # Without a value they are on under crossfit.
-    if config.protocol == "crossfit" if families is None else families:
-        read |= {"embedding"} if any(not row.uses_images for row in judged) else set()
     by_readers: dict[str, list[str]] = {}
     for name in OF_SOME:
         if name in given and name not in read and (name, getattr(config, name)) != ("embedding", "none"):

@@ -223,8 +223,4 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
         panel="Metrics",
     )
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
-    families: bool | None = option(
-        None, "show each value under other judges of text too: of words, of embeddings, or of both",
-        "on under crossfit", panel="Judges",
-    )  # fmt: skip
     out: Path | None = option(None, values.RESULTS, "runs/evaluate", essential=True)

@@ -312,8 +312,6 @@ HEADS = (3, 5)
 # Linear judges that read a static embedding; its reference may follow: "words+embedding:PATH".
 EMBEDDED = ("words+embedding", "embedding", "best")
 DEFAULT_JUDGE = EMBEDDED[0]
-# Judge of text -> those of other families, which read captions in another way.
-_OTHERS = {DEFAULT_JUDGE: ("linear", "embedding"), "linear": ("embedding",), "embedding": ("linear",)}
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
 SELF = "self"
 # Suffix of a judge's name -> the modality that is blanked.
@@ -384,20 +382,6 @@ def with_embedding(name: str, reference: str) -> str:
     if key != DEFAULT_JUDGE:
         raise JudgeError(f"judge '{key}' needs an embedding", where="--embedding none", mend="use --judge linear")
     return "linear"
-
-
-def other_families(name: str, embedding: str | None = None) -> tuple[str, ...]:
-    """Judges of other families than that of a judge of text, to see whether a sign depends on the judge.
-
-    They train in seconds: of networks, "words+embedding". They read the embedding of the judge, or else ``embedding``,
-    that of the run; "none" leaves the words.
-    """
-    kind, _, reference = name.strip().partition(":")
-    kind = kind.lower()
-    own = (reference if kind in EMBEDDED else embedding) or ""
-    if own == "none":
-        return ("linear",) if kind != "linear" else ()
-    return tuple(with_embedding(other, own) for other in _OTHERS.get(kind, (DEFAULT_JUDGE,)))
 
 
 def with_head(name: str, head: int | None) -> str:

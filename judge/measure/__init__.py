@@ -22,7 +22,7 @@ from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_qualities
 from judge.statistics.breakdown import break_down, image_contributions
 from judge.statistics.counted import summarise_counts
-from judge.statistics.summary import Settings, summarise, with_families
+from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
 from judge.training.member import TrainingSetup
@@ -71,15 +71,13 @@ def measure(
     counted = in_main_process(lambda: summarise_counts(work.counts, work.names, settings))
     if ready:
         ready()
-    _, setup, answers, refits, others = _train(work, plan, setup, progress)
+    _, setup, answers, refits = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
     conditional = _conditional(work, setup, progress)
     scores = _joined([score_table(work.jobs, [rows for rows, _ in answers]), *(of.scores for of in conditional)])
     refits = _joined([refits, *(of.refits for of in conditional)])
     progress("intervals and tests", 0, 0)
-    judged = in_main_process(
-        lambda: with_families(summarise(scores, refits, settings), others, work.families, settings)
-    )
+    judged = in_main_process(lambda: summarise(scores, refits, settings))
     names = [captioner.name for captioner in work.corpus.generated]
     summaries = in_order([*judged, *counted], names, work.names, work.without_value)
     result = Result(
@@ -89,7 +87,6 @@ def measure(
         with_parts(refits, summaries),
         in_main_process(lambda: describe(work, notes, plan, setup, settings)),
         quality=in_main_process(lambda: _qualities(corpus, work, plan, progress)) if plan.quality else {},
-        families=others,
     )
 
     def examples() -> pd.DataFrame:
@@ -123,10 +120,10 @@ def train(
 ) -> Work:
     """Train all judges that :func:`measure` needs and keep them in the setup's store, where it finds them.
 
-    Judges of other families, which train in seconds, are left to :func:`measure`. Only the answers of refits are kept;
-    refits are not among the returned jobs. The ``key`` of a job's member names its files; members may share them.
+    Only the answers of refits are kept; refits are not among the returned jobs. The ``key`` of a job's member names its
+    files; members may share them.
     """
-    work = lay_out(corpus, replace(plan, families=False), lexicons)
+    work = lay_out(corpus, plan, lexicons)
     if not work.jobs:
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
@@ -158,21 +155,20 @@ def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImag
 
 def _train(
     work: Work, plan: Plan, setup: TrainingSetup, progress: Progress
-) -> tuple[tuple[Job, ...], TrainingSetup, list[Answers], pd.DataFrame, pd.DataFrame]:
+) -> tuple[tuple[Job, ...], TrainingSetup, list[Answers], pd.DataFrame]:
     """Train all judges and refits.
 
-    Returns jobs with the keys of their members, the setup with features, answers, refits, and answers of companions.
+    Returns jobs with the keys of their members, the setup with features, answers, and refits.
     """
-    members, setup = prepare_members([job.member for job in (*work.jobs, *work.companions)], setup, progress)
-    found = train_members(members, setup, then=answer_rows, progress=progress)
-    answers, others = found[: len(work.jobs)], found[len(work.jobs) :]
-    jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members[: len(work.jobs)], strict=True))
+    members, setup = prepare_members([job.member for job in work.jobs], setup, progress)
+    answers = train_members(members, setup, then=answer_rows, progress=progress)
+    jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=True))
     refits = refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
     answers, judges = with_best(work.jobs, answers, lambda job, found: answer_loss(job.member, found))
     for place, (job, judge) in enumerate(zip(work.jobs, judges, strict=True)):
         if judge != job.judge:
             answers[place] = answers[place][0], {f"answers of {judge}": 1.0}
-    return jobs, setup, answers, refits, score_table(work.companions, [rows for rows, _ in others])
+    return jobs, setup, answers, refits
 
 
 def _conditional(work: Work, setup: TrainingSetup, progress: Progress) -> list[Measured]:

@@ -52,7 +52,6 @@ def describe(
         "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source, **_without_words(lexicon, labels)},
         "tasks": words and {"lexicon": words.name, "source": source if annotated else None},
         "judges": list(plan.judges),
-        "families": {judge: list(others) for judge, others in work.families.items()},
         "metrics": work.names,
         "statistics": {
             "resamples": settings.resamples,

@@ -62,9 +62,7 @@ class Work:
     Attributes:
         corpus: the captions; human ones without those of the typical person. Typical persons are the last captioners.
         truth: the answers of each image, and the words that would reveal them.
-        families: judge of text -> the judges of other families that it is compared with.
         conditional: what to measure of metrics that are given what is known of images.
-        companions: these, on the same evidence, as far as ``jobs`` does not have them.
         counts: the rows of ``counts.parquet``: those of ``count_rows``, one of these per captioner.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
         sources: checksum of labels and human captions of every labelled image, described by a captioner or not.
@@ -78,8 +76,6 @@ class Work:
     metrics: tuple[Metric, ...]
     jobs: tuple[Job, ...]
     conditional: tuple[Request, ...]
-    families: Mapping[str, tuple[str, ...]]
-    companions: tuple[Job, ...]
     count_rows: tuple[CountRows, ...]
     counts: pd.DataFrame
     tasks: pd.DataFrame
@@ -167,16 +163,12 @@ def _lay_out(
     sources = hashlib.blake2b(digest_size=8)
     for image, name in sorted(builder.truth.labels.by_image.items()):
         sources.update(repr((image, name, builder.corpus.human.by_image.get(image))).encode())
-    judges = dict.fromkeys(job.judge for job in jobs if _has_families(job))
-    families = {judge: others for judge in judges if (others := plan.families_of(judge))}
     return Work(
         builder.corpus,
         builder.truth,
         metrics,
         jobs,
         conditional,
-        families,
-        companions=tuple(_companions(jobs, families, plan)),
         count_rows=rows,
         counts=_concat([of.rows for of in rows]),
         tasks=_concat(tasks),
@@ -302,33 +294,14 @@ def _check_size(evidence: Evidence, metrics: Sequence[Metric], judge: str, plan:
         raise (RowError if is_quick(judge) else JudgeError)(what, where=evidence.captioner, mend=mend)
 
 
-def _has_families(job: Job) -> bool:
-    """Whether judges of other families can read the same, captions, for the same comparison."""
-    return compares(job.metrics) and not job.evidence.sides.uses_images and not job.metrics[0].from_annotation
-
-
-def _companions(jobs: Sequence[Job], families: Mapping[str, tuple[str, ...]], plan: Plan) -> Iterator[Job]:
-    """The judges of ``families``; not those that the run has anyway."""
-    groups: dict[tuple[int, tuple[Metric, ...]], tuple[Evidence, dict[str, None]]] = {}
-    for job in jobs:
-        if _has_families(job):
-            groups.setdefault((id(job.evidence), job.metrics), (job.evidence, {}))[1][job.judge] = None
-    for (_, metrics), (evidence, judges) in groups.items():
-        others = dict.fromkeys(name for judge in judges for name in families.get(judge, ()) if name not in judges)
-        for name in others:
-            yield from jobs_of(evidence, metrics, name, plan, kept=False)
-
-
 def jobs_of(
     evidence: Evidence,
     metrics: tuple[Metric, ...],
     judge: str,
     plan: Plan,
     settings: Mapping[tuple[Side, int, int], Mapping[str, float]] = MappingProxyType({}),
-    *,
-    kept: bool = True,
 ) -> Iterator[Job]:
-    """The judges of one captioner that some metrics share; ``kept``: whether their weights may be stored.
+    """The judges of one captioner that some metrics share.
 
     For a refit, ``settings`` are what the run's own judges chose: (side, seed, fold) -> {"C": 0.1}.
     """
@@ -342,7 +315,7 @@ def jobs_of(
             if not tested.isdisjoint(slot.images) and (two_sided or side == "generated"):
                 validates = metrics[0].aggregate == "best" and bool(split.validation)
                 chosen = tuple(sorted(settings.get((side, seed, split.fold), {}).items()))
-                member = Member(found, evidence.target, slot, split, seed, index, chosen, validates, kept)
+                member = Member(found, evidence.target, slot, split, seed, index, chosen, validates)
                 yield Job(evidence, metrics, judge, member)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, Evidence, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import DEFAULT_JUDGE, SELF, find_judge, is_best, other_families
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge, is_best
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
 from judge.quality import ImageScores, Quality
@@ -51,8 +51,6 @@ class Plan:
         image_scores: captioner -> its scores image by image that other tools computed, for its quality.
         baseline: captioner that the others are compared with; "" to compare all pairs.
         resamples, level: of intervals and tests.
-        embedding: of judges of other families whose name has none; None for the default, "none" for words alone.
-        families: whether judges of other families are trained too, on text; None: under ``crossfit``.
         refits: number of refits for the test, and on each half of the images for the interval; None: for judges that
             train in seconds 20 (40 of fewer than 2,000 images; 8 for tasks), 0 for others.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
@@ -77,8 +75,6 @@ class Plan:
     baseline: str = ""
     resamples: int = 2000
     level: float = 0.95
-    embedding: str | None = None
-    families: bool | None = None
     refits: int | None = None
     chance: int | None = None
     breakdown: bool = False
@@ -103,11 +99,6 @@ class Plan:
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
         found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
         return {kind: count for kind, count in found.items() if count}
-
-    def families_of(self, judge: str) -> tuple[str, ...]:
-        """Judges of other families, with which a judge of text is compared."""
-        compares = self.protocol == "crossfit" if self.families is None else self.families
-        return other_families(judge, self.embedding) if compares else ()
 
     def ratio(self, metric: Metric) -> float:
         """Number of test images of a split over the number of training images."""
@@ -168,16 +159,7 @@ ALL = [
     *("captioner", "metric", "judge", "human", "generated", "published", "chance_level", "amplification", "sd", "low"),
     *("high", "basis", "standard_error", "degrees", "p_value", "p_holm", "verdict", "reason", "detectable", "beyond"),
     *("beyond_low", "beyond_high", "beyond_p", "beyond_p_holm", "human_error", "human_chance", "generated_chance"),
-    *(
-        "known",
-        "human_quality",
-        "generated_quality",
-        "quality_p",
-        "human_prior",
-        "generated_prior",
-        "families",
-        "images",
-    ),
+    *("known", "human_quality", "generated_quality", "quality_p", "human_prior", "generated_prior", "images"),
     *("seeds", "protocol", "labels", "names_one", "names_none", "names_several", "refused", "empty"),
 ]
 """The columns of :meth:`Result.table` with ``all``, whatever was measured."""
@@ -197,8 +179,6 @@ class Result:
         breakdown: contributions of tasks, images and words to every row; None unless ``Plan.breakdown``.
         examples: the rows of ``examples.parquet``: captions of the images that contribute most to every row, and of
             random images.
-        families: answers of judges of other families, which are not rows of the table: the rows of
-            ``families.parquet``, with the columns of ``scores``.
     """
 
     summaries: tuple[Summary, ...]
@@ -209,7 +189,6 @@ class Result:
     quality: Mapping[str, Quality] = field(default_factory=dict)
     breakdown: Breakdown | None = None
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
-    families: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def differences(self) -> list[Difference]:
         """The differences of comparable captioners (:mod:`~judge.measure.comparing`), by metric and judge.
@@ -275,11 +254,11 @@ class Result:
         that of exchanged captions), amplification, sd, low, high, basis (source of the interval), standard_error,
         degrees (of freedom), p_value, p_holm, verdict, reason (why there is no verdict or value), detectable, beyond,
         beyond_low, beyond_high, beyond_p, beyond_p_holm (captioner less typical person), human_error (standard error
-        of the human side), human_chance, generated_chance, known (share of the classes' variance that what is known
-        explains), human_quality, generated_quality, quality_p (p of Q alone),
-        human_prior, generated_prior (Q and mean w of metrics with priors), families (judges of other families -> the
-        amplification under each), images, seeds, protocol, labels ("given" or "derived"), and the coverage of the
-        generated captions: names_one, names_none, names_several (shares), refused, empty (counts).
+        of the human side), human_chance, generated_chance, known (share of the classes'
+        variance that what is known explains), human_quality, generated_quality, quality_p (p of Q alone),
+        human_prior, generated_prior (Q and mean w of metrics with priors), images, seeds, protocol, labels ("given" or
+        "derived"), and the coverage of the generated captions: names_one, names_none, names_several (shares), refused,
+        empty (counts).
         """
         rows = zip(self.summaries, self.conclusions(), strict=True)
         return pd.DataFrame([self._row(*row) for row in rows], columns=ALL if all else BRIEF)
@@ -287,7 +266,6 @@ class Result:
     def _row(self, summary: Summary, conclusion: Conclusion) -> dict[str, Any]:
         row = {part.name: getattr(summary, part.name) for part in fields(summary)}
         guessing, interval = row.pop("guessing"), summary.interval
-        row["families"] = dict(summary.families)
         row["quality_p"] = guessing.p_value if guessing else None
         for name, of in (("quality", "qualities"), ("prior", "priors"), ("chance", "chance")):
             row["human_" + name], row["generated_" + name] = row.pop(of) or (None, None)

@@ -58,7 +58,7 @@ def refit(
         for kind, count in counts.items():
             for number in range(count):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
-                refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings, kept=False)))
+                refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings)))
                 evidence.release()  # All refits are laid out before the first is trained.
     members = [job.member for one in refits for job in one]
 
@@ -69,7 +69,7 @@ def refit(
         setup = replace(setup, precomputed=None)  # Resampled captions have no features yet.
     sums = train_members(members, setup, then=answer_sums, progress=show)
     found = iter(with_best(list(chain.from_iterable(refits)), sums, lambda _, found: _loss(found))[0])
-    rows = [row for one in refits for row in _values(one, list(islice(found, len(one))), plan)]
+    rows = [row for one in refits for row in _values(one, list(islice(found, len(one))))]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -120,7 +120,7 @@ def seeds_that_count(metric: Metric, losses: Sequence[tuple[int, float]]) -> set
     return set(by_seed)
 
 
-def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iterator[list[object]]:
+def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]]) -> Iterator[list[object]]:
     """The row of each metric of one refit, from the sums of its judges."""
     evidence = jobs[0].evidence
     assert evidence.resample is not None

@@ -14,7 +14,7 @@ from judge.metrics import find_metric
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed, shown
 from judge.statistics.comparisons import Key
 from judge.statistics.counted import summarise_counts
-from judge.statistics.summary import Settings, Summary, summarise, with_families
+from judge.statistics.summary import Settings, Summary, summarise
 from judge.training.member import Member
 from judge.types import BoolArray, FloatArray, Predictions, Sample
 
@@ -183,16 +183,11 @@ def settings_of(run: Mapping[str, Any]) -> Settings:
 
 
 def make_table(
-    scores: pd.DataFrame,
-    counts: pd.DataFrame,
-    replicates: pd.DataFrame,
-    run: Mapping[str, Any],
-    families: pd.DataFrame,
+    scores: pd.DataFrame, counts: pd.DataFrame, replicates: pd.DataFrame, run: Mapping[str, Any]
 ) -> list[Summary]:
     """Compute the summaries of a run again, from the rows of its files and the entry "run" of ``metrics.json``."""
     settings = settings_of(run)
-    judged = with_families(summarise(scores, replicates, settings), families, run["families"], settings)
-    rows = [*judged, *summarise_counts(counts, run["metrics"], settings)]
+    rows = [*summarise(scores, replicates, settings), *summarise_counts(counts, run["metrics"], settings)]
     each = ((name, of.get("without_value", {})) for name, of in run["captioners"].items())
     lacking = [(name, metric, judge) for name, of in each for metric, judges in of.items() for judge in judges]
     return in_order(rows, list(run["captioners"]), run["metrics"], lacking)

@@ -149,37 +149,6 @@ class Quality:
         return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def measure_quality(  # noqa: PLR0913 - what is scored, against what, and how
-    human: Captions,
-    generated: Captions,
-    *,
-    labels: Labels | None = None,
-    objects: Tasks | None = None,
-    given: ImageScores = MappingProxyType({}),
-    java: bool = True,
-    resamples: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Quality:
-    """Score a captioner against human captions, over the images that have both.
-
-    BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L and CIDEr are means over images, CIDEr
-    with the document frequencies of all images scored, whatever the group. So are scores that are ``given``.
-
-    All human captions of an image are references; of generated captions an image's first counts. Images without a
-    generated caption are not scored: read the scores beside ``generated.silent``. ``labels`` give scores by class.
-    CHAIR needs annotated ``objects``, of names in the lexicon of COCO's; those in an image's human captions count too.
-    Without ``java`` the tokeniser is the same on every machine, and there is no METEOR. Intervals are from a
-    bootstrap over images, p-values of gaps from permutations of classes; 0 resamples give none.
-
-    Raises:
-        JudgeError: pycocoevalcap is not installed; no image has captions of both sides, or a label.
-    """
-    require("quality", "pycocoevalcap")
-    found = _Scored.of(human, generated, objects, given, java=java)
-    return found.quality(labels, _Draws(resamples, level, seed))
-
-
 def measure_qualities(  # noqa: PLR0913
     human: Captions,
     captioners: Sequence[Captions],
@@ -193,9 +162,21 @@ def measure_qualities(  # noqa: PLR0913
     seed: int = 0,
     progress: Callable[[int], object] = lambda _: None,
 ) -> dict[str, Quality]:
-    """Captioner -> its quality, as :func:`measure_quality`, and the differences of the others from ``baseline``.
+    """Captioner -> its quality over the images that both sides describe, and its differences from ``baseline``.
 
-    ``given``: captioner -> its scores from elsewhere. ``progress`` is called with the number of captioners done.
+    BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L and CIDEr are means over images, CIDEr
+    with the document frequencies of all images scored, whatever the group. So are scores that are ``given``, captioner
+    -> its scores from elsewhere.
+
+    All human captions of an image are references; of generated captions an image's first counts. Images without a
+    generated caption are not scored: read the scores beside ``Captions.silent``. ``labels`` give scores by class.
+    CHAIR needs annotated ``objects``, of names in the lexicon of COCO's; those in an image's human captions count too.
+    Where Java does not run, the words are those of our own tokeniser, and there is no METEOR. Intervals are from a
+    bootstrap over images, p-values of gaps from permutations of classes; 0 resamples give none. ``progress`` is called
+    with the number of captioners done.
+
+    Raises:
+        JudgeError: pycocoevalcap is not installed; no image has captions of both sides, or a label.
     """
     require("quality", "pycocoevalcap")
     draws, scored = _Draws(resamples, level, seed), dict[str, _Scored]()
@@ -224,11 +205,9 @@ class _Scored:
     unscored: int
 
     @classmethod
-    def of(
-        cls, human: Captions, generated: Captions, objects: Tasks | None, given: ImageScores, *, java: bool = True
-    ) -> _Scored:
+    def of(cls, human: Captions, generated: Captions, objects: Tasks | None, given: ImageScores) -> _Scored:
         both = [image for image in human.by_image if image in generated.by_image]
-        tokenizer, lines, why = _words(human, generated, both, java=java)
+        tokenizer, lines, why = _words(human, generated, both)
         images, refs, hyps = _pair(human, both, lines)
         if not images:
             where = f"{human.source or human.name}, {generated.source or generated.name}"
@@ -263,14 +242,10 @@ class _Scored:
         )
 
 
-def _words(
-    human: Captions, generated: Captions, images: Sequence[str], *, java: bool
-) -> tuple[Tokenizer, list[str], str]:
+def _words(human: Captions, generated: Captions, images: Sequence[str]) -> tuple[Tokenizer, list[str], str]:
     """The tokenizer, the words of all references and then all candidates, and why METEOR cannot run ("": it can)."""
     captions = [caption for image in images for caption in human.by_image[image]]
     captions += [generated.by_image[image][0] for image in images]
-    if not java:
-        return "judge", plain_words(captions), "needs Java, which was not to be used"
     try:
         return "ptb", library.penn_treebank(captions), ""
     except JavaFault as fault:

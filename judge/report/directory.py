@@ -40,7 +40,7 @@ class RunDirectory(OutputFolder):
         pictures, out = pictures or {}, self.partial
         images = pd.DataFrame({"image_id": list(pictures), "picture": list(pictures.values())})
         tables = {"scores": result.scores, "counts": result.counts, "replicates": result.replicates}
-        tables |= {"families": result.families, "examples": result.examples, "pictures": images}
+        tables |= {"examples": result.examples, "pictures": images}
         with self.writing():
             # A run that was killed while it wrote may have had other metrics.
             for name in [f"{name}.parquet" for name in tables] + ["quality.csv"]:
@@ -104,7 +104,6 @@ def line_row(line: Line, attribute: str) -> dict[str, Any]:
     summary = line.summary
     row = {part.name: getattr(summary, part.name) for part in fields(summary) if part.name not in _ELSEWHERE}
     row |= {
-        "families": dict(summary.families) or None,
         "guessing": summary.guessing and summary.guessing._asdict(),
         "replicates": summary.replicates and {"ratio": summary.replicates.ratio, "scale": summary.replicates.scale},
         "attribute": attribute,

@@ -185,19 +185,6 @@ def _remarks(result: Result) -> Iterator[str]:
     }
     for names, count in alike(read.items()):
         yield f"Long captions: judges read {count} sentences each, one by one, of {names} (--text whole: the whole)."
-    families = result.run["families"]
-    if result.run["protocol"] == "crossfit" and (alone := dict.fromkeys(_without_others(result))):
-        yield f"No other judges show whether the sign of {some([*alone])} depends on the judge."
-    for judges, others in alike((judge, ", ".join(of)) for judge, of in families.items()):
-        yield f"Other judges{f' of {judges}' if families.keys() != {judges} else ''}, without refits: {others}."
-
-
-def _without_others(result: Result) -> Iterator[str]:
-    """Titles of rows whose verdict could depend on judges of other families, if the run had any."""
-    for row in result.of_captioners:
-        reads_text = not (row.metric.counted or row.metric.from_annotation or row.metric.uses_images)
-        if reads_text and row.metric.amplification != "one_side" and row.p_value is not None and not row.families:
-            yield row.title
 
 
 def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:

@@ -100,10 +100,7 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
     scores = pd.DataFrame() if all(counted) else _read_parquet(folder, "scores")
     counts = _read_parquet(folder, "counts") if any(counted) else pd.DataFrame()
     refits = _read_optional(folder, "replicates", COLUMNS)
-    # Judges of other families have a file, unless they are judges of the run too.
-    companions = {name for of in run["families"].values() for name in of} - {*scores.get("judge", ())}
-    families = _read_parquet(folder, "families") if companions else _read_optional(folder, "families")
-    summaries = make_table(scores, counts, refits, run, families)
+    summaries = make_table(scores, counts, refits, run)
     breakdown: Breakdown | None = None
     if settings.get("breakdown"):
         captions = _read_parquet(folder, "breakdown/captions")
@@ -119,7 +116,6 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
         _read_quality(document) if settings.get("quality") else {},
         breakdown,
         _read_optional(folder, "examples"),
-        families,
     )
 
 

@@ -22,7 +22,7 @@ from judge.utils.files import resolved
 # Facts of metrics.json that a page states once for all runs; the latter for runs with judges.
 _COMMON = "attribute", "level", "lexicon"
 _COMMON_OF_JUDGES = "protocol", "folds"
-_TABLES = ("scores", "counts", "replicates", "examples", "families")
+_TABLES = ("scores", "counts", "replicates", "examples")
 _BROKEN = ("tasks", "images", "captions", "words", "twins")
 
 
@@ -187,7 +187,7 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The entry "run" of all: what they share, and of the rest what any of them holds."""
     # Protocol, folds and seeds are those of judges.
     found = dict(next((of for of in facts if _judged(of)), facts[0]))
-    for name in ("captioners", "ratios", "families"):
+    for name in ("captioners", "ratios"):
         found[name] = {key: value for of in facts for key, value in of[name].items()}
     kinds = dict.fromkeys(kind for of in facts for kind in of["refits"])
     found["refits"] = {kind: max(of["refits"].get(kind, 0) for of in facts) for kind in kinds}

@@ -36,7 +36,7 @@ def result_table(
     """The table of ``judge evaluate``: one row per captioner, metric and judge. Fractions.
 
     ``verbose``: with Q (how well judges guess) and the mean prior of metrics that have one, "human / generated" each,
-    and all else that is not among ten columns. ``extra``: heading -> {"captioner metric" -> text}: further columns,
+    and all further columns. ``extra``: heading -> {"captioner metric" -> text}: further columns,
     e.g. of a known world.
     """
     captioners, attribute = result.run["captioners"], result.run["attribute"]
@@ -51,9 +51,6 @@ def result_table(
         Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
         Column("amplification", lambda row: row.summary.amplification, SIGNED),
         *(Column(heading, partial(_known, cells), optional=True) for heading, cells in (extra or {}).items()),
-        Column(
-            "other judges", lambda row: row.summary.families or None, partial(_others, named=verbose), optional=True
-        ),
         Column(level, lambda row: write_interval(row.summary.interval, row.summary.basis), optional=True),
         Column("p", lambda row: row.summary.p_value if verbose else None, write_p, optional=True),
         Column("p (Holm)", lambda row: row.conclusion.p_holm, write_p, optional=True),
@@ -81,11 +78,6 @@ def result_table(
 
 def _known(cells: Mapping[str, str], row: Line) -> str | None:
     return cells.get(" ".join(row.summary.key[:2]))
-
-
-def _others(found: Sequence[tuple[str, float]], *, named: bool) -> str:
-    """Values under judges of other families: "+0.031, +0.017"; with the names of the judges where ``named``."""
-    return ", ".join(f"{name} {value:+.3f}" if named else f"{value:+.3f}" for name, value in found)
 
 
 def _p_beyond(row: Line) -> float | None:

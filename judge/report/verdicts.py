@@ -54,8 +54,7 @@ def verdict_notes(result: Result) -> list[str]:
     """Notes that the sentences need."""
     lines = lines_of(result)
     found = {(row.captioner, of.verdict) for row, of in lines}
-    # Of other rows there is no verdict because families of judges disagree.
-    unsure = [row for row, of in lines if of.verdict == CANNOT_TELL and of.p_holm and of.p_holm >= SIGNIFICANT]
+    unsure = [row for row, of in lines if of.verdict == CANNOT_TELL]
     beside = [row for row in unsure if row.p_value is not None and row.p_value < SIGNIFICANT]
     notes = {
         '"Like a typical person": above human captions, but not shown to be above a typical person.': any(

@@ -10,10 +10,8 @@ from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.quality.library import CHAIR
 from judge.report.notes import alike, class_notes, metrics_of, pair_notes
-from judge.report.table import SIGNED, write
 from judge.report.tables import lines_of
-from judge.statistics.comparisons import ABOVE, BELOW, CANNOT_TELL, PRIOR_ONLY
-from judge.statistics.inference import SIGNIFICANT
+from judge.statistics.comparisons import ABOVE, BELOW, PRIOR_ONLY
 from judge.statistics.summary import ROW, Summary
 from judge.statistics.validity import people_of, quote_tokens
 from judge.text.alignment import hardly_contextual
@@ -38,7 +36,6 @@ def warnings(result: Result) -> list[str]:
     return [
         *void_notes(result),
         *_prior_only(result),
-        *_other_signs(result),
         *_tell_less(result),
         *_without_typical(result),
         *class_notes(run["labels"]),
@@ -92,17 +89,6 @@ def _prior_only(result: Result) -> Iterator[str]:
             f"Prior only, {titles} of {captioners}: the value moves because of how frequent the tasks, or the classes, "
             "are that captions name. Q, how well judges guess, does not move the same way when it is tested by itself."
         )
-
-
-def _other_signs(result: Result) -> Iterator[str]:
-    """Values whose sign depends on the family of judges, so that there is no verdict on them."""
-    for row, of in lines_of(result):
-        if of.verdict == CANNOT_TELL and of.p_holm is not None and of.p_holm < SIGNIFICANT:
-            values = ", ".join(f"{name} {write(value, SIGNED)}" for name, value in row.families)
-            yield (
-                f"Cannot tell, {row.title} of {row.captioner}: the sign depends on the family of judges "
-                f"({write(row.amplification, SIGNED)}; {values})."
-            )
 
 
 def _tell_less(result: Result) -> Iterator[str]:

@@ -189,9 +189,8 @@ def _verdict(row: Summary, p_holm: float | None, beyond: Difference | None) -> s
     if p_holm is None or row.amplification is None:
         return None
     (above, below), neutral = row.metric.verdicts, row.metric.neutral
-    moved = row.amplification - neutral
-    rises = moved > 0
-    if p_holm >= SIGNIFICANT or any((value - neutral) * moved <= 0 for _, value in row.families):
+    rises = row.amplification > neutral
+    if p_holm >= SIGNIFICANT:
         return CANNOT_TELL
     if row.metric.prior:
         # Q must move significantly, and the same way as the whole.

@@ -108,7 +108,6 @@ class Summary:
         human_error: standard error of the human side's score.
         guessing: the test of Q alone; None without priors or without an interval.
         replicates: values on parts of the data, for differences between captioners.
-        families: other families of judges, and the amplification under each; a verdict needs the sign of all.
     """
 
     captioner: str
@@ -135,7 +134,6 @@ class Summary:
     human_error: float | None = None
     guessing: Guessing | None = None
     replicates: Replicates | None = field(default=None, repr=False)
-    families: tuple[tuple[str, float], ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -200,34 +198,6 @@ def summarise(
         JudgedRow(find_metric(str(key[1])), rows, settings).summary(known.get(key, pd.DataFrame()))
         for key, rows in (scores.groupby(ROW, sort=False, observed=True) if len(scores) else ())
     ]
-
-
-def with_families(
-    summaries: Sequence[Summary],
-    answers: pd.DataFrame,
-    families: Mapping[str, Sequence[str]],
-    settings: Settings = DEFAULT,
-) -> list[Summary]:
-    """``summaries`` with their values under judges of other families, in the order of ``families``.
-
-    ``answers`` are rows as of ``scores.parquet``, of judges that are no rows of the table; ``families``: judge -> names
-    of the others. Values that are not finite are left out, as are metrics of one side.
-
-    Raises:
-        JudgeError: as :func:`summarise`.
-    """
-    known = {row.key: row.amplification for row in summaries}
-    for key, rows in answers.groupby(ROW, sort=False, observed=True) if len(answers) else ():
-        captioner, metric, judge = map(str, key)
-        found = JudgedRow(find_metric(metric), rows, settings)
-        known[captioner, metric, judge] = float(found.value().value)
-
-    def of(row: Summary) -> tuple[tuple[str, float], ...]:
-        others = ((name, known.get((*row.key[:2], name))) for name in families.get(row.judge, ()))
-        compared = row.metric.amplification != "one_side"
-        return tuple((name, value) for name, value in others if compared and value is not None and np.isfinite(value))
-
-    return [replace(row, families=of(row)) for row in summaries]
 
 
 class JudgedRow:

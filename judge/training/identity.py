@@ -17,7 +17,7 @@ from judge.errors import some
 from judge.evidence import Slot
 from judge.judges import OPTIONS, Blueprint, Materials, split_reference
 from judge.training.member import Member, TrainingSetup, one_by_one
-from judge.utils.identity import digest_of, key_of
+from judge.utils.identity import digest_of
 from judge.utils.launch import computes_on, promised
 from judge.utils.tensors import peek_notes, read_sound
 
@@ -43,11 +43,6 @@ def settings_of(judge: Blueprint, setup: TrainingSetup) -> dict[str, Any]:
         found["precision"] = None if setup.precision == "no" else setup.precision
     found |= {"plugin": judge.origin} if judge.origin else {}
     return {name: value for name, value in found.items() if name not in _SAME_NUMBERS}
-
-
-def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
-    """A key for each member's result: equal keys, equal numbers up to rounding; see :func:`identify`."""
-    return [key_of(found) for found in identify(members, setup)]
 
 
 def identify(members: Sequence[Member], setup: TrainingSetup) -> list[dict[str, str]]:

@@ -30,7 +30,6 @@ class Member:
             their index, but not on side or captioner: equal evidence makes equal judges.
         settings: chosen before, e.g. (("C", 0.1),); only for refits.
         validates: whether its loss on validation images is needed, to choose among seeds.
-        kept: whether its weights may be stored: not those of refits, nor of judges of other families.
         ingredients: what its result depends on, see :func:`~judge.training.identity.identify`; empty before that.
     """
 
@@ -42,7 +41,6 @@ class Member:
     index: int = 0
     settings: tuple[tuple[str, float], ...] = ()
     validates: bool = False
-    kept: bool = True
     ingredients: Mapping[str, str] = field(default_factory=dict)
     key: str = ""
 

@@ -155,9 +155,7 @@ def test_an_attribute_without_a_lexicon(files: WorldFiles, tmp_path: Path) -> No
         assert line.endswith("give its path: lexicon='mine.yaml'.")
         assert "--" not in line
     once: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0, "chance": 0, "typical": False}
-    found = evaluate(
-        **given, labels=tmp_path / "sex.csv", attribute="sex", lexicon="none", **once, families=False, workers=1
-    )
+    found = evaluate(**given, labels=tmp_path / "sex.csv", attribute="sex", lexicon="none", **once, workers=1)
     assert repr(found) == "Result(much: LIC (linear); no words hidden)"
     assert any("No words are hidden from judges" in note for note in warnings(found))
     assert found.run["captioners"]["much"]["text"]["human"]["affected"] > 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import known, make_scores
+from helpers import known, make_scores, measure_quality
 
 from judge import Corpus, evaluate
 from judge.corpus.splits import stratified_folds
@@ -17,7 +17,6 @@ from judge.corpus.units import Units
 from judge.evidence import Resample
 from judge.evidence.sides import Aligner, MaskedCaption, Sides
 from judge.measure.comparing import unlike
-from judge.quality import measure_quality
 from judge.quality.exchange import exchange_p
 from judge.quality.library import Part
 from judge.statistics.counted import summarise_counts
@@ -152,7 +151,7 @@ def test_quality_of_copies_of_an_image_is_as_uncertain() -> None:
         classes = {image: CLASSES[int(image[:2]) % 2] for image in human}
         labels = Labels("gender", CLASSES, classes, "", scenes={i: i[:2] for i in classes} if scenes else {})
         captions = Captions("human", human), Captions("cap", generated)
-        found = measure_quality(*captions, labels=labels, java=False, resamples=200)
+        found = measure_quality(*captions, labels=labels, resamples=200)
         interval = known(next(row for row in found.groups if row.score == "BLEU-1").interval)
         return interval.high - interval.low
 

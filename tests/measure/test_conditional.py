@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from judge.errors import JudgeError
 from judge.measure.table import make_table
 from judge.types import Captions
 
-QUICK = {"metrics": "conditional", "refits": 4, "typical": False}
+QUICK: dict[str, Any] = {"metrics": "conditional", "refits": 4, "typical": False}
 
 
 def sample(coco: Path, count: int) -> Corpus:
@@ -38,7 +39,7 @@ def test_a_table_is_made_of_files_alone(people: Corpus) -> None:
     assert row.metric.name == "conditional"
     assert row.judge == "words+embedding"
     assert row.basis == "refits"
-    again = make_table(result.scores, result.counts, result.replicates, result.run, result.families)
+    again = make_table(result.scores, result.counts, result.replicates, result.run)
     assert again == [row]
     # By hand, of the file's rows: classes and roles count equally.
     gain = (result.scores["baseline"] - result.scores["loss"]).groupby(

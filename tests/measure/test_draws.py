@@ -56,16 +56,15 @@ def test_the_value_is_the_mean_of_three_draws_and_the_error_that_of_one(corpus: 
     assert lic.standard_error == first.summaries[0].standard_error
 
 
-def test_errors_of_other_judges_and_metrics_are_those_of_one_draw_too(corpus: Corpus) -> None:
+def test_errors_of_other_metrics_are_those_of_one_draw_too(corpus: Corpus) -> None:
     result, first = measured(corpus), measured(corpus, seeds=1)
     for row, other in zip(result.summaries, first.summaries, strict=True):
         assert (row.standard_error, row.seeds, other.seeds) == (other.standard_error, 3, 1)
         assert row.amplification != other.amplification
-        assert dict(row.families).keys() == dict(other.families).keys() == {"embedding"}
 
 
 def test_best_beside_others_has_draws_and_refits(corpus: Corpus) -> None:
-    how: dict[str, Any] = {"metrics": "lic", "judge": "best,linear", "families": False, "chance": 0}
+    how: dict[str, Any] = {"metrics": "lic", "judge": "best,linear", "chance": 0}
     best, first = (measured(corpus, **how, **of).summaries[0] for of in ({}, {"seeds": 1}))
     assert (best.judge, best.basis, best.seeds) == ("best", "refits", 3)
     assert best.standard_error == first.standard_error
@@ -114,7 +113,7 @@ def test_captioners_of_a_run_have_equal_refits(corpus: Corpus, monkeypatch: pyte
     (much,) = corpus.generated
     few = Captions("few", dict([*much.by_image.items()][15:]))
     for generated, refits in (((few, much), 2), ((few,), 3)):
-        result = measured(replace(corpus, generated=generated), metrics="lic", refits=None, families=False)
+        result = measured(replace(corpus, generated=generated), metrics="lic", refits=None)
         exchanged = result.replicates[result.replicates["kind"] == "exchanged"]
         assert set(exchanged.groupby("captioner").size()) == {refits}
         assert result.run["refits"] == {"attribute": refits}
@@ -122,13 +121,13 @@ def test_captioners_of_a_run_have_equal_refits(corpus: Corpus, monkeypatch: pyte
 
 
 def test_notes_name_the_rows_of_other_seeds(corpus: Corpus, tmp_path: Path) -> None:
-    result = measured(corpus, metrics="lic,dpac-at", families=False, out=tmp_path / "both")
+    result = measured(corpus, metrics="lic,dpac-at", out=tmp_path / "both")
     text = read_text(result)
     assert "Protocol crossfit: 3 folds, 3 seeds for LIC (linear), 1 seed for DPAC A->T (linear); " in text
     assert "Seeds: draws of the folds. Values are means over them, standard errors those of the first draw." in text
-    (note,) = (of for of in warnings(measured(corpus, refits=0, seeds=2, families=False)) if "these judges" in of)
+    (note,) = (of for of in warnings(measured(corpus, refits=0, seeds=2)) if "these judges" in of)
     assert note.endswith("For a test use --refits N, or five folds (--folds 5).")  # Six of two draws are none.
-    one = read_text(measured(corpus, metrics="lic", families=False, seeds=1))
+    one = read_text(measured(corpus, metrics="lic", seeds=1))
     assert "3 folds, 1 seed; no judge" in one
     assert "draws of the folds" not in one
 
@@ -136,14 +135,14 @@ def test_notes_name_the_rows_of_other_seeds(corpus: Corpus, tmp_path: Path) -> N
 def test_runs_with_and_without_refits(corpus: Corpus, tmp_path: Path) -> None:
     """A page can show both; their rows do not compare, for the reason that the user set."""
     other = replace(corpus, generated=(replace(corpus.generated[0], name="more"),))
-    measured(corpus, metrics="lic,error", families=False, out=tmp_path / "a")
-    measured(other, metrics="lic,error", families=False, refits=0, out=tmp_path / "b")
+    measured(corpus, metrics="lic,error", out=tmp_path / "a")
+    measured(other, metrics="lic,error", refits=0, out=tmp_path / "b")
     joined = join_runs(read_runs([tmp_path / "a", tmp_path / "b"]))
     text = read_text(joined.result)
     assert "3 folds, 3 seeds for LIC (linear) of much, 1 seed for LIC (linear) of more; no judge" in text
     assert "refits is 2 in one and 0 in the other" in text
     assert "trained again 2 times" in text
-    measured(other, metrics="lic,error", families=False, seed=7, out=tmp_path / "c")
+    measured(other, metrics="lic,error", seed=7, out=tmp_path / "c")
     with one_line("the runs do not go together: the first seed is 0 in one and 7 in the other"):
         join_runs(read_runs([tmp_path / "a", tmp_path / "c"]))
 

@@ -22,7 +22,7 @@ from judge.text.lexicon import Lexicons, load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels, Words
 
-QUICK: dict[str, Any] = {"judge": "linear", "folds": 3, "chance": 0, "resamples": 100, "workers": 1, "families": False}
+QUICK: dict[str, Any] = {"judge": "linear", "folds": 3, "chance": 0, "resamples": 100, "workers": 1}
 GENDER = load_lexicon("gender")
 
 
@@ -166,7 +166,7 @@ def test_a_mitigation_may_be_wrong_captions(run: tuple[Result, Path]) -> None:
     result, _ = run
     assert not any(note.startswith("Mitigates") for note in warnings(result))
     rows = [
-        replace(row, amplification=-known(row.amplification), families=()) if row.captioner == "much" else row
+        replace(row, amplification=-known(row.amplification)) if row.captioner == "much" else row
         for row in result.summaries
     ]
     below = replace(result, summaries=tuple(rows))

@@ -132,7 +132,7 @@ def test_numbers_come_from_files_and_add_up(tmp_path: Path) -> None:
     corpus, how = world(240, guess=0.5, stereotype=0.5), QUICK | {"refits": 3, "chance": 1, "breakdown": True}
     result = evaluate(corpus, metrics="u", out=tmp_path / "run", **how)
     assert "U T-&gt;A" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    again = make_table(result.scores, result.counts, result.replicates, result.run, result.families)
+    again = make_table(result.scores, result.counts, result.replicates, result.run)
     for one, other in zip(result.summaries, again, strict=True):
         assert (one.amplification, one.interval, one.p_value) == (other.amplification, other.interval, other.p_value)
         assert one.basis == "refits"

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import caption_options, done_well, fault_of, known, refusal
+from helpers import caption_options, done_well, fault_of, known, measure_quality, refusal
 
 from judge.calibration.grammar import WorldFiles
 from judge.corpus import Corpus
 from judge.corpus.image_scores import read_image_scores
-from judge.quality import measure_qualities, measure_quality
+from judge.quality import measure_qualities
 from judge.quality.exchange import exchange_p
 from judge.quality.library import Part, means
 from judge.types import Captions, Labels
@@ -123,7 +123,7 @@ def test_given_scores_have_means_and_gaps() -> None:
     generated = Captions("cap", {str(n): ("a dog",) for n in range(6)})
     labels = Labels("gender", ("female", "male"), {str(n): ("female", "male")[n % 2] for n in range(6)}, "made up")
     given = {"CLIPScore": {"0": 0.4, "1": 0.9, "2": 0.6, "3": 0.7}, "CIDEr": {"0": 99.0}}
-    found = measure_quality(human, generated, labels=labels, given=given, java=False)
+    found = measure_quality(human, generated, labels=labels, given=given)
     assert found.value("CLIPScore") == pytest.approx(0.65)
     assert found.value("CLIPScore", "male") == pytest.approx(0.8)
     (gap,) = (row for row in found.gaps if row.score == "CLIPScore")

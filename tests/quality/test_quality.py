@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pycocoevalcap
 import pytest
-from helpers import first_images, known
+from helpers import first_images, known, measure_quality
 
 from judge.corpus import Corpus
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
-from judge.quality import SCORES, Quality, measure_quality
+from judge.quality import SCORES, Quality
 from judge.quality.library import CHAIR, meteor_of, penn_treebank, plain_words
 from judge.types import Captions, Labels
 
@@ -41,7 +41,7 @@ def sides(*images: str) -> tuple[Captions, Captions]:
 
 
 def quick(human: Captions, generated: Captions, labels: Labels | None = None, resamples: int = 0) -> Quality:
-    return measure_quality(human, generated, labels=labels, java=False, resamples=resamples)
+    return measure_quality(human, generated, labels=labels, resamples=resamples)
 
 
 def test_bleu_by_hand() -> None:
@@ -209,7 +209,7 @@ def test_intervals_and_gaps(measured: dict[str, Quality]) -> None:
 
 def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = measure_quality(*sides("1", "2"), resamples=0)
+    found = measure_quality(*sides("1", "2"), java=True, resamples=0)
     assert found.tokenizer == "judge"
     assert found.skipped["METEOR"] == "needs Java, which is not on the PATH"
     assert math.isnan(found.value("METEOR"))
@@ -252,7 +252,8 @@ def test_with_java(capfd: pytest.CaptureFixture[str]) -> None:
 
     before = files()
     human = Captions("human", {str(n): refs for n, (refs, _) in enumerate(METEOR_TEXTS)})
-    found = measure_quality(human, Captions("cap", {str(n): (text,) for n, (_, text) in enumerate(METEOR_TEXTS)}))
+    told = Captions("cap", {str(n): (text,) for n, (_, text) in enumerate(METEOR_TEXTS)})
+    found = measure_quality(human, told, java=True)
     assert (found.tokenizer, list(found.skipped)) == ("ptb", ["SPICE", *CHAIR])
     assert tuple(found.by_image) == tuple(score for score in SCORES if score not in CHAIR)
     assert found.by_image["METEOR"] == pytest.approx(METEOR_SCORES)
@@ -297,7 +298,7 @@ def test_chair_by_hand() -> None:
         "gender", ("female", "male"), {"1": "male", "2": "female", "3": "male", "4": "female", "5": "male"}, "a test"
     )
     objects = Tasks.of({"1": ["dog"], "2": ["car"], "3": [], "4": []}, "a test", names=["cat", "bench"])
-    found = measure_quality(human, generated, labels=labels, objects=objects, java=False, resamples=0)
+    found = measure_quality(human, generated, labels=labels, objects=objects, resamples=0)
     assert [found.value(name) for name in ("CHAIR-i", "CHAIR-s")] == [1 / 5, 1 / 4]
     assert [found.value(name, "male") for name in ("CHAIR-i", "CHAIR-s")] == [pytest.approx(1 / 3), 1 / 2]
     assert [found.value(name, "female") for name in ("CHAIR-i", "CHAIR-s")] == [0, 0]
@@ -305,6 +306,6 @@ def test_chair_by_hand() -> None:
     assert gaps["CHAIR-s"] == ("gap: male - female", 1 / 2)
     derived = replace(objects, derived=True)
     for given in (None, derived):
-        without = measure_quality(human, generated, labels=labels, objects=given, java=False, resamples=0)
+        without = measure_quality(human, generated, labels=labels, objects=given, resamples=0)
         assert without.skipped["CHAIR-i"] == "needs --objects"
         assert math.isnan(without.value("CHAIR-i"))

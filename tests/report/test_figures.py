@@ -12,11 +12,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import first_images
+from helpers import first_images, measure_quality
 
 from judge.measure import Result
 from judge.metrics import METRICS
-from judge.quality import Quality, measure_quality
+from judge.quality import Quality
 from judge.report.plots import Drawing, save, style
 from judge.report.sections import SECTIONS
 from judge.statistics.summary import Replicates, Summary
@@ -190,7 +190,7 @@ LIC = {"nic_plus": 0.072, "nic_equalizer": 0.118, "nic_balanced": 0.06, "nic_upw
 @pytest.fixture(scope="module")
 def qualities(coco: Path) -> dict[str, Quality]:
     corpus = first_images(coco, list(LIC), 60)
-    return {side.name: measure_quality(corpus.human, side, java=False, resamples=0) for side in corpus.generated}
+    return {side.name: measure_quality(corpus.human, side, resamples=0) for side in corpus.generated}
 
 
 def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: Path) -> None:

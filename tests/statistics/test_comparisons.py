@@ -41,11 +41,6 @@ def test_holm_by_hand() -> None:
         (replace(ROW, metric=METRICS["imagecaptioner2-ratio"], amplification=0.9), "mitigates"),
         (replace(ROW, metric=METRICS["error"], amplification=-0.2), "errs less"),
         (replace(ROW, metric=METRICS["ratio"], amplification=-0.2), "below human captions"),
-        (replace(ROW, families=(("embedding", 0.001),)), "above human captions"),
-        (replace(ROW, families=(("linear", 0.2), ("embedding", -0.001))), "cannot tell"),
-        (replace(ROW, amplification=-0.1, families=(("linear", 0.001),)), "cannot tell"),
-        (replace(ROW, amplification=-0.1, families=(("linear", 0.0),)), "cannot tell"),
-        (replace(ROW, amplification=-0.1, families=(("linear", -0.001),)), "mitigates"),
     ],
 )
 def test_verdicts_without_a_typical_person(row: Summary, verdict: str | None) -> None:
@@ -61,7 +56,6 @@ def test_verdicts_without_a_typical_person(row: Summary, verdict: str | None) ->
         (replace(BESIDE, amplification=0.001), "like a typical person"),  # Below it, but above human captions.
         (replace(BESIDE, amplification=-0.1), "mitigates"),
         (replace(BESIDE, p_value=0.06), "cannot tell"),
-        (replace(BESIDE, families=(("embedding", -0.01),)), "cannot tell"),
         (replace(BESIDE, p_value=None), None),
         (replace(BESIDE, metric=METRICS["error"]), "errs more"),
         (replace(BESIDE, metric=METRICS["error"], amplification=0.03), "like a typical person"),

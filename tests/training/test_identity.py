@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import EVEN, GENDER, fault_of, fill_hub, keep_predictions, make_samples, save_captioner
+from helpers import EVEN, GENDER, fault_of, fill_hub, keep_predictions, make_samples, name_members, save_captioner
 from tiny_bert import save_bert
 
 from judge.corpus.splits import Split
 from judge.judges import Materials, Recipe, find_judge, sentence
 from judge.judges.prompts import make_prompt
 from judge.masking.masked_images import MaskedImages
-from judge.training.identity import name_members
 from judge.training.member import Member, Precomputed, TrainingSetup
 from judge.training.run_members import prepare_members, train_members
 from judge.types import FloatArray, Target

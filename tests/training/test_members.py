@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import EVEN, GENDER, fault_of, keep_predictions, make_samples
+from helpers import EVEN, GENDER, fault_of, keep_predictions, make_samples, name_members
 
 from judge.commands.evaluate import RunConfig
 from judge.commands.setup import with_precision
@@ -20,7 +20,6 @@ from judge.corpus.splits import Split, stratified_folds
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
 from judge.judges import Assignment, Keep, find_judge
 from judge.text.alignment import AlignmentName
-from judge.training.identity import name_members
 from judge.training.member import Member, Precomputed, TrainingSetup
 from judge.training.run_members import prepare_members, train_members
 from judge.types import Predictions, Side, Target
