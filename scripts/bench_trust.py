@@ -40,12 +40,12 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import typer
+from judge.evidence.typical import is_person, with_typical
 
 from judge import Corpus, evaluate, load_lexicon
 from judge.calibration.doses import CHANGES, NOTHING, DoseSource, inject
 from judge.calibration.response import TrialShare, calibrate
 from judge.calibration.trials import Design, people_as_captioner, whole_trials
-from judge.evidence.typical import is_person, with_typical
 from judge.measure import Result
 from judge.measure.plan import DRAWS
 from judge.metrics import METRICS
@@ -66,7 +66,7 @@ BIAS = 0.4
 """The dose of A->T at 900 images; at 3,400 it is a half of that."""
 EXCHANGED = 0.1
 SUBSETS, SEEDS = 3, 5
-ALONE: Mapping[str, Any] = {"typical": False, "families": False}
+ALONE: Mapping[str, Any] = {"families": False}
 """Settings of runs whose verdict is not read."""
 EQUALIZER, BASELINE = "nic_equalizer", "nic_plus"
 
@@ -143,7 +143,7 @@ def records(found: Result, draw: int) -> Iterator[Record]:
 def nulls(setting: Setting, trial: int, images: int = 900) -> list[Record]:
     """Human captions against human captions."""
     drawn, (*_, source) = draw(setting, images, trial), read(setting.data)
-    found = [judged(drawn, setting, "nulls", trial, metrics="lic,leakage", typical=False)]
+    found = [judged(drawn, setting, "nulls", trial, metrics="lic,leakage")]
     if U:
         human, person = (_exchange(side, source, trial) for side in (drawn.human, *drawn.generated))
         exchanged = replace(drawn, human=human, generated=(person,))

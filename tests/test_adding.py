@@ -72,7 +72,7 @@ def test_a_judge_and_a_metric_are_a_file_and_a_line_each(copy: Path, tmp_path: P
     world, captioner = make_world(60, seed=5), Captioner(stereotype=0.9)
     files = write_world(world, {"much": captioner}, tmp_path / "world")
     out, paths = tmp_path / "out", {"PYTHONPATH": str(tmp_path), "COLUMNS": "200"}
-    asked = ["--metrics", "gap,gap:largest,ba-objects,lic", "--judge", "bag", "--no-typical", *QUICK, "--out", out]
+    asked = ["--metrics", "gap,gap:largest,ba-objects,lic", "--judge", "bag", *QUICK, "--out", out]
     command = map(str, (sys.executable, "-m", "judge", "evaluate", *inputs_of(files, "much"), *asked))
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

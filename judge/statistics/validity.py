@@ -5,11 +5,9 @@ A check reads the row, and the entry "run" of ``metrics.json``, and yields a cla
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from judge.evidence.belonging import STRAY
-from judge.evidence.typical import LONGER
 from judge.masking.measured import hide_nobody
 from judge.statistics.summary import Summary
 
@@ -23,16 +21,6 @@ _SILENT, _RATIO = 0.02, 10
 _COMPARED, _KAPPA = 30, 0.1
 # Share of captions with words that tell the class to judges although masking is over.
 _AFFECTED = 0.02
-# Metrics that captions which repeat each other raise without any bias (docs/calibration.md).
-_RAISED = ("multi-at", "dpa-at", "dbac-ta", "dpac-ta")
-# Share of captions that repeat each other, or have several sentences, more than on the other side, that voids rows.
-_MUCH = 0.1
-# Content words of human captions, over those of a captioner, from which a lower score is no mitigation.
-_BRIEF = 1.5
-# Share of content words from which captions are lists; a half in human captions and in those of trained captioners.
-_LIST = 0.7
-_LISTS = "lists of words tell more than sentences without any bias: take captions that are sentences"
-_TELLS = "longer captions tell more without any bias: compare captions of about equal length"
 # Judges that read the same words with the same kind of model.
 _LINEAR = {"words+embedding", "embedding", "linear", "best"}
 _WHOSE = {"human": "human captions", "generated": "its captions"}
@@ -148,137 +136,6 @@ def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
             yield f"{whose} hold words that tell {run['attribute']} and were not masked ({tokens})"
 
 
-def other_lengths(first: Summary, second: Summary, run: Mapping[str, Any]) -> str | None:
-    """Why two captioners do not compare because one writes more, as a clause; None if they do."""
-    if not (first.metric.counted or first.metric.from_annotation):
-        (_, one), (_, other) = _sentences_read(first, run), _sentences_read(second, run)
-        if one != other:
-            return f"judges read {one} and {other} sentences of a caption: take --text first-sentence"
-        (_, share), (_, other_share) = _shares(first, run, "several"), _shares(second, run, "several")
-        if abs(share - other_share) > _MUCH:
-            return f"{share:.0%} and {other_share:.0%} of captions have several sentences: take --text first-sentence"
-    moved = (first.amplification or 0.0) - (second.amplification or 0.0)
-    (_, words), (_, others) = _words_read(first, run), _words_read(second, run)
-    if _is_longer(words, others, moved):
-        return f"{_TELLS} ({words:.1f} and {others:.1f} different content words)"
-    (_, content), (_, other_content) = _content(first, run), _content(second, run)
-    if max(content, other_content) > _LIST and _is_longer(content, other_content, moved):
-        return f"{_LISTS} ({content:.0%} and {other_content:.0%} of the words are content words)"
-    return None
-
-
-def _longer(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
-    """What says more of an image tells more of the class, and names more tasks, whoever wrote it (docs/trust.md)."""
-    if row.metric.amplification == "one_side" or row.captioner in people_of(run):
-        return  # These are not compared with people.
-    human, generated = _words_read(row, run)
-    person, moved = _words_of_person(row, run), _moved(row)
-    if _is_longer(generated, person if person and moved > 0 else human, moved, _BRIEF):
-        people = f"{human:.1f} in human ones" + (f", {person:.1f} in those of the typical person" if person else "")
-        yield f"{_TELLS} ({generated:.1f} different content words in its captions, {people})"
-
-
-def _lists(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
-    """Content words alone are read more easily than sentences with as many of them (docs/trust.md)."""
-    if row.metric.amplification == "one_side":
-        return
-    human, generated = _content(row, run)
-    if max(human, generated) > _LIST and _is_longer(generated, human, _moved(row)):
-        yield f"{_LISTS} ({generated:.0%} of the words of its captions are content words, {human:.0%} of human ones)"
-
-
-def _content(row: Summary, run: Mapping[str, Any]) -> tuple[float, float]:
-    """Share of content words in human captions, and in the captioner's; 0: unknown, or of no effect."""
-    return _surveyed(row, run, "content" if row.metric.length == "words_read" else None)
-
-
-def _words_of_person(row: Summary, run: Mapping[str, Any]) -> float:
-    """Words of the typical person that the row is compared with; 0: there is none, or they have no effect."""
-    name = person_of(row, run)
-    return _words_read(replace(row, captioner=name), run)[1] if name else 0.0
-
-
-def person_of(row: Summary, run: Mapping[str, Any]) -> str | None:
-    """The typical person that a row is compared with, by the entry "run" of ``metrics.json``; None where there is none.
-
-    Where length matters to the metric, this is the one who says as much as the captioner.
-    """
-    entries = run["captioners"]
-    entry = entries[row.captioner]
-    people = entry.get("longer", {}).get(row.metric.length), entry.get("typical")
-    reads = ((name, entries.get(name, {}).get("reads", {}).get(row.metric.name, {})) for name in people if name)
-    return next((name for name, judges in reads if row.judge in judges), None)
-
-
-def people_of(run: Mapping[str, Any]) -> set[str]:
-    """The typical persons among the captioners of a run."""
-    entries = run["captioners"].values()
-    return {name for of in entries for name in (of.get("typical"), *of.get("longer", {}).values()) if name}
-
-
-def _is_longer(words: float, others: float, moved: float, most: float = LONGER) -> bool:
-    """Whether the side with more words also scores more.
-
-    ``moved`` is the score of the first side minus that of the other. The first side has more words if it has over
-    ``LONGER`` times as many as the other, and the other if it has over ``most`` times as many as the first.
-    """
-    return (0 < LONGER * others < words and moved > 0) or (0 < most * words < others and moved < 0)
-
-
-def _words_read(row: Summary, run: Mapping[str, Any]) -> tuple[float, float]:
-    """Content words of a human caption and of the captioner's, or of their sentences; 0: unknown, or of no effect."""
-    return _surveyed(row, run, row.metric.length)
-
-
-def _surveyed(row: Summary, run: Mapping[str, Any], name: str | None) -> tuple[float, float]:
-    """A number of the survey of human captions, and of the captioner's; 0 where it is unknown."""
-    text = run["captioners"][row.captioner].get("text", {})
-    human, generated = (float(text.get(side, {}).get(name, 0.0)) for side in _WHOSE)
-    return human, generated
-
-
-def _moved(row: Summary) -> float:
-    """How far the value is from that without amplification; 0 without a value."""
-    return (row.amplification or row.metric.neutral) - row.metric.neutral
-
-
-def _sentences_read(row: Summary, run: Mapping[str, Any]) -> tuple[int, int]:
-    """Sentences of a human caption, and of the captioner's, that judges read one by one; 1: it is whole."""
-    numbers = run["captioners"][row.captioner].get("sentences", {})
-    return numbers.get("human", 1), numbers.get("generated", 1)
-
-
-def _diluted(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences that tell nothing of the class lower the score of a side with more sentences, whatever others tell."""
-    if row.metric.counted or row.metric.from_annotation or row.metric.amplification == "one_side":
-        return
-    human, generated = map(float, _sentences_read(row, run))
-    counts = f"{generated:g} sentences of a caption, {human:g} of a human one"
-    if human == generated:
-        human, generated = _shares(row, run, "several")
-        counts = f"{generated:.0%} of its captions have several, {human:.0%} of human ones"
-    if abs(generated - human) > _MUCH and (generated - human) * _moved(row) < 0:
-        whose = _WHOSE["generated" if generated > human else "human"]
-        what = f"sentences that tell nothing of {run['attribute']} lower the score of {whose}"
-        yield f"{what}: take --text first-sentence ({counts})"
-
-
-def _repeats(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
-    """Few different captions are easier to predict, and of other frequencies than human ones, whomever they are of."""
-    if row.metric.name.startswith(_RAISED) and (row.amplification or 0) > row.metric.neutral:
-        human, generated = _shares(row, run, "twins")
-        if generated - human > _MUCH:
-            shares = f"{generated:.0%} of its captions, {human:.0%} of human ones"
-            yield f"captions that repeat each other raise it without any bias ({shares})"
-
-
-def _shares(row: Summary, run: Mapping[str, Any], count: str) -> tuple[float, float]:
-    """The shares of human captions, and of the captioner's, that a survey counts as ``count``."""
-    sides = (run["captioners"][row.captioner].get("text", {}).get(side, {}) for side in _WHOSE)
-    human, generated = (of.get(count, 0) / max(1, of.get("captions", 0)) for of in sides)
-    return human, generated
-
-
 def quote_tokens(tokens: Mapping[str, int]) -> str:
     """Tokens with the number of captions that hold each, as notes quote them."""
     return ", ".join(f"'{token}' {count:,}" for token, count in tokens.items())
@@ -297,8 +154,4 @@ _CHECKS = (
     _unmasked,
     _at_chance,
     _vanishes,
-    _diluted,
-    _longer,
-    _lists,
-    _repeats,
 )

@@ -171,7 +171,7 @@ def test_the_shared_captioners(bench: Any, coco: Path) -> None:
 def test_people_against_people_judged(people: Corpus) -> None:
     """Five metrics, 8 trials: the sd of 8 values is known to a quarter, a mean of five metrics' to a sixth or so."""
     assert people.labels is not None
-    quick = {"folds": 3, "refits": 4, "chance": 0, "resamples": 100, "workers": 1, "judge": "linear", "typical": False}
+    quick = {"folds": 3, "refits": 4, "chance": 0, "resamples": 100, "workers": 1, "judge": "linear"}
     everything: list[Summary] = []
     for seed in range(8):
         corpus = people_as_captioner(people, people.labels, images=240, seed=seed)
@@ -189,7 +189,7 @@ def test_power_on_a_known_dose() -> None:
     """A captioner that follows the stereotype is found; one that does not is told apart from it by its interval."""
     world = make_world(500, seed=11)
     told = [simulate(world, name=f"{dose:g}", captioner=Captioner(stereotype=dose)) for dose in (0.0, 0.9)]
-    settings = {"judge": "linear", "folds": 5, "refits": 8, "chance": 2, "workers": 1, "typical": False}
+    settings = {"judge": "linear", "folds": 5, "refits": 8, "chance": 2, "workers": 1}
     none, much = evaluate(Corpus(world.human, tuple(told), world.labels), metrics="lic", **settings).summaries
     assert holds_nothing(none)
     assert known(much.interval).low > max(0, known(none.interval).high)
@@ -207,7 +207,7 @@ def test_the_demo_finds_what_is_expected_of_its_judges() -> None:
     world = make_world(1200, seed=0)
     told = tuple(simulate(world, name=name, captioner=captioner) for name, captioner in CAPTIONERS.items())
     corpus = Corpus(world.human, told, world.labels)
-    quick = {"folds": 5, "refits": 0, "chance": 0, "resamples": 100, "workers": 1, "typical": False}
+    quick = {"folds": 5, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
     rows = evaluate(corpus, metrics="lic", **quick).summaries
     for row in rows:
         expected = known["rows"][f"{row.captioner} lic"]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from helpers import done_well, instead, read_json, refusal
+from judge.evidence.typical import TYPICAL
 from oracle import amplification
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.evidence.typical import TYPICAL
 from judge.report.several_runs import name_apart, read_runs
 
 KNOBS = {"none": Captioner(), "much": Captioner(stereotype=0.9)}

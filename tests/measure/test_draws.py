@@ -81,7 +81,7 @@ def test_best_beside_others_has_draws_and_refits(corpus: Corpus) -> None:
     ],
 )
 def test_refits_have_one_draw_of_folds(corpus: Corpus, settings: dict[str, Any], seeds: int, trained: int) -> None:
-    drawn = Plan(**{"metrics": ("lic",), "judges": ("linear",), "folds": 3, "typical": False, **settings})
+    drawn = Plan(**{"metrics": ("lic",), "judges": ("linear",), "folds": 3, **settings})
     lexicons = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
     job = lay_out(corpus, drawn, lexicons).jobs[0]
     again = Evidence(job.evidence.sides, Resample("half", 0, drawn.first_seed))

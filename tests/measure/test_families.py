@@ -18,7 +18,7 @@ from judge.report.render import markdown
 from judge.report.saved_run import read_run
 from judge.report.tables import result_table
 
-QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 5, "refits": 0, "chance": 0, "typical": False}
+QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 5, "refits": 0, "chance": 0}
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from judge.statistics.breakdown import image_contributions
 from judge.statistics.summary import Settings
 from judge.types import Captions, FloatArray, Labels
 
-QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 3, "refits": 0, "chance": 0, "typical": False}
+QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 3, "refits": 0, "chance": 0}
 PERSON = {"female": "woman", "male": "man", "": "person"}
 SHOWN = ("cat", "dog")
 

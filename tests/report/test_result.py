@@ -35,7 +35,6 @@ def result(corpus: Corpus) -> Result:
         refits=0,
         chance=0,
         resamples=100,
-        typical=False,
     )
 
 

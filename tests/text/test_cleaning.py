@@ -258,7 +258,7 @@ def test_what_is_left_out_does_not_depend_on_the_lexicon(tmp_path: Path) -> None
     human = {str(n): [PLAIN[n], PLAIN[n]] if n < 200 else [PLAIN[n]] for n in range(300)}
     corpus = Corpus.read(human=human, captions={"cap": {str(n): text for n, text in enumerate(texts)}},
                          labels={str(n): name for n, name in enumerate(CLASSES)})  # fmt: skip
-    result = evaluate(corpus, metrics=["lic"], folds=4, refits=0, chance=0, lexicon="none", typical=False)
+    result = evaluate(corpus, metrics=["lic"], folds=4, refits=0, chance=0, lexicon="none")
     line = " ".join(summary_lines(result))
     assert "human captions beyond the common number; 3 generated captions empty; 4 generated captions refused)" in line
 

@@ -26,7 +26,7 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings
 from judge.types import Captions, Labels
 
-QUICK = {"resamples": 200, "least": 1, "typical": False}
+QUICK = {"resamples": 200, "least": 1}
 OBJECTS = ("cat", "dog", "kite")
 PEOPLE = {"female": "woman", "male": "man"}
 
@@ -176,7 +176,7 @@ def test_lics_table_1(coco: Path, tmp_path: Path) -> None:
     """
     run, metrics = tmp_path / "run", "ba,dba,dpa,ratio,error"
     captions = [coco / "results" / f"{name}.json" for name in ("nic_plus", "nic_equalizer")]
-    settings = {"labels": coco / "gender.csv", "objects": coco / "objects.json", "resamples": 200, "typical": False}
+    settings = {"labels": coco / "gender.csv", "objects": coco / "objects.json", "resamples": 200}
     result = evaluate(human=coco / "captions_human.json", captions=captions, metrics=metrics, out=run, **settings)
     again = summarise_counts(pd.read_parquet(run / "counts.parquet"), metrics.split(","), Settings(resamples=200))
     assert again == list(result.summaries)
