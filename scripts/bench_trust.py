@@ -9,16 +9,14 @@ from there. The seeds of a trial depend on its name alone, so trials may run in 
 - ``nulls-900``, ``nulls-3400``: one human caption of each image is the captioner, the others are the human side. For
   U, which no human caption moves where labels are derived from captions, a tenth of all captions name the other class.
 - ``verdicts``: such a captioner on 900 images, with changes that add no stereotype, and with A->T; ``dose-3400``: A->T.
-- ``second``: the captioner is the second most typical human caption of each image.
 - ``longer-900``, ``longer-3400``: it says what several human captions of each image say, joined; with and without A->T.
-- ``typical-900``, ``typical-3400``: it is the most typical one, the typical person itself, with A->T.
 - ``labels``: labels are shuffled.
 - ``worth``: how far doses move LIC on all images (as ``judge calibrate``); ``directions``: doses of both directions.
 - ``families``: the shared captioners under each family of judges; ``families-lstm`` (only by name) with LSTMs.
 - ``seeds``: the verdicts of the shared captioners with other seeds; ``seeds-1``: of a single draw of folds each.
 - ``time``: seconds of ``judge evaluate``.
 
-A captioner whose value does not exceed the typical person's cannot "amplify", so its judges have no refits.
+A captioner whose value is not above 0 cannot "amplify", so its judges have no refits.
 """
 
 from __future__ import annotations
@@ -40,7 +38,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import typer
-from judge.evidence.typical import is_person, with_typical
 
 from judge import Corpus, evaluate, load_lexicon
 from judge.calibration.doses import CHANGES, NOTHING, DoseSource, inject
@@ -49,13 +46,14 @@ from judge.calibration.trials import Design, people_as_captioner, whole_trials
 from judge.measure import Result
 from judge.measure.plan import DRAWS
 from judge.metrics import METRICS
+from judge.statistics.comparisons import HIGHER
 from judge.text.lexicon import mask
 from judge.text.tokens import is_content, tokenize
 from judge.types import Captions, Labels
 from judge.utils.files import read_json_lines, write_whole
 from judge.utils.parallel import threads, unordered
 
-AMPLIFIES, BELOW = "amplifies", "not above the typical person"
+BELOW = "not above 0"
 U = tuple(name for name in ("u-ta", "u-at") if name in METRICS)
 FAMILIES = ("linear", "embedding", "words+embedding", "best")
 OTHERS = 4
@@ -183,24 +181,14 @@ def inject_all(drawn: Corpus, source: DoseSource, doses: Sequence[tuple[str, flo
 
 
 def concluded(corpus: Corpus, setting: Setting, trial: int) -> list[Record]:
-    """The verdict on each captioner, as if it were the only one of its run.
-
-    Refits are made where a verdict "amplifies" is possible: the value is above the typical person's, and above 0 in all
-    families of judges, which no refit changes.
-    """
+    """The verdict on each captioner; refits are made where the value, which no refit changes, is above 0."""
     quick = judged(corpus, setting, "verdicts", trial, refits=0, seeds=DRAWS)
-    chosen = set[str]()
-    for row, conclusion in zip(quick.summaries, quick.conclusions(), strict=True):
-        if (conclusion.beyond is None or conclusion.beyond.value > 0) and all(value > 0 for _, value in row.families):
-            chosen.add(row.captioner)
-    chosen = {name for name in chosen if not is_person(name)}
+    chosen = {row.captioner for row in quick.summaries if (row.amplification or 0.0) > 0}
     found = [of | {"verdict": BELOW} for of in records(quick, trial) if of["captioner"] not in chosen]
     rivals = tuple(one for one in corpus.generated if one.name in chosen)
-    slow = judged(replace(corpus, generated=rivals), setting, "verdicts", trial, seeds=DRAWS) if rivals else quick
-    for one in rivals:
-        alone = tuple(row for row in slow.summaries if row.captioner in {one.name, *slow.people})
-        found += [of for of in records(replace(slow, summaries=alone), trial) if of["captioner"] == one.name]
-    return [record for record in found if not is_person(record["captioner"])]
+    if rivals:
+        found += records(judged(replace(corpus, generated=rivals), setting, "verdicts", trial, seeds=DRAWS), trial)
+    return found
 
 
 def longer(setting: Setting, trial: int, images: int = 900, dose: float = BIAS) -> list[Record]:
@@ -231,26 +219,6 @@ JOINED: dict[str, Callable[[Sequence[str]], str]] = {
     "a list of words": lambda of: _listed([word for word in tokenize(of[0]) if is_content(word)], of[1:]),
 }
 DOSED = ("two captions", "all captions")
-
-
-def second(setting: Setting, trial: int, images: int = 900) -> list[Record]:
-    """The captioner is the human caption of each image that is most like the others but for one."""
-    everyone = _everyone(setting, images, trial)
-    first = with_typical(everyone, _masked)
-    then = with_typical(replace(first, generated=()), _masked)
-    (typical,), (captioner,) = first.generated, then.generated
-    human = {image: (*of, *typical.by_image[image]) for image, of in then.human.by_image.items()}
-    corpus = replace(everyone, human=replace(everyone.human, by_image=human), generated=(captioner,))
-    *_, source = read(setting.data)
-    return concluded(inject_all(corpus, source, [(NOTHING, 0.0)], trial), setting, trial)
-
-
-def typical(setting: Setting, trial: int, images: int = 900, dose: float = BIAS) -> list[Record]:
-    """The captioner is the typical person, with A->T."""
-    everyone = _everyone(setting, images, trial)
-    *_, source = read(setting.data)
-    corpus = replace(everyone, generated=with_typical(everyone, _masked).generated)
-    return concluded(inject_all(corpus, source, [("A->T", dose)], trial), setting, trial)
 
 
 def _everyone(setting: Setting, images: int, trial: int) -> Corpus:
@@ -315,7 +283,7 @@ def seeds(setting: Setting, trial: int, images: int = 900, draws: int | None = N
     given = replace(known, by_image={image: known.by_image[image] for image in sorted(chosen)})
     # No two sets share a seed.
     result = judged(replace(corpus, labels=given), setting, seed=100 * number, seeds=draws)
-    return [record | {"part": part} for record in records(result, number) if not is_person(record["captioner"])]
+    return [record | {"part": part} for record in records(result, number)]
 
 
 def seconds(setting: Setting, trial: int, refits: Sequence[int | None] = (None, 0)) -> list[Record]:
@@ -339,11 +307,8 @@ ROWS: dict[str, tuple[int, Callable[[Setting, int], list[Record]]]] = {
     "nulls-900": (200, nulls),
     "nulls-3400": (120, partial(nulls, images=3400)),
     "verdicts": (100, verdicts),
-    "second": (100, second),
     "longer-900": (100, longer),
     "longer-3400": (20, partial(longer, images=3400, dose=BIAS / 2)),
-    "typical-900": (100, typical),
-    "typical-3400": (100, partial(typical, images=3400, dose=BIAS / 2)),
     "labels": (100, labels),
     "dose-3400": (100, partial(verdicts, images=3400, doses=[("A->T", BIAS / 2)])),
     "worth": (3, worth),
@@ -361,12 +326,12 @@ def table(frames: Frames) -> Iterator[Bound]:
     for name, rows in frames.items():
         if name.startswith("nulls"):
             yield from null_bounds(name, rows)
-        elif name in {"verdicts", "second", "typical-900", "typical-3400", "labels", "dose-3400"}:
+        elif name in {"verdicts", "labels", "dose-3400"}:
             yield from verdict_bounds(name, rows)
         elif name.startswith("longer"):
             for captioner, of in rows.groupby("captioner", sort=False):
                 limits = {"low": 0.8} if "A->T" in str(captioner) else {"high": 0.05}
-                yield share(f"{name}, {captioner}: amplifies", of["verdict"] == AMPLIFIES, **limits)
+                yield share(f"{name}, {captioner}: amplifies", of["verdict"].isin(HIGHER), **limits)
         elif name.startswith("families"):
             for row in rows.to_dict("records"):
                 value = row["value"] * (1 if row["first"] == EQUALIZER else -1)
@@ -399,9 +364,9 @@ def verdict_bounds(name: str, rows: pd.DataFrame) -> Iterator[Bound]:
     """How often the verdict is "amplifies", by change and dose."""
     for (change, dose), of in rows.groupby(["change", "dose"], sort=False):
         biased = dose and CHANGES[str(change)].moves
-        what = f"{change} {dose:g}" if dose else {"verdicts": "a person", "second": "a typical caption"}.get(name, name)
+        what = f"{change} {dose:g}" if dose else {"verdicts": "a person"}.get(name, name)
         limits = {"low": 0.8} if biased else {"high": 0.05}
-        yield share(f"{name}, {what}: amplifies", of["verdict"] == AMPLIFIES, **limits)
+        yield share(f"{name}, {what}: amplifies", of["verdict"].isin(HIGHER), **limits)
 
 
 def null_bounds(name: str, rows: pd.DataFrame) -> Iterator[Bound]:
@@ -450,7 +415,7 @@ def direction_bounds(rows: pd.DataFrame) -> Iterator[Bound]:
 
 def seed_bound(name: str, rows: pd.DataFrame) -> Bound:
     """How often a verdict is no longer "amplifies" with another seed: of ordered pairs of seeds."""
-    cells = (rows["verdict"] == AMPLIFIES).groupby([rows["part"], rows["captioner"]]).agg(["sum", "size"])
+    cells = rows["verdict"].isin(HIGHER).groupby([rows["part"], rows["captioner"]]).agg(["sum", "size"])
     flips, pairs = cells["sum"] * (cells["size"] - cells["sum"]), cells["size"] * (cells["size"] - 1)
     rate = flips.sum() / max(1, pairs.sum())
     measured = f"{rate:.1%} ({cells['sum'].sum()} of {len(rows)} runs amplify)"

@@ -23,7 +23,7 @@ from judge.calibration.grammar import make_world, simulate
 from judge.calibration.trials import people_as_captioner
 from judge.calibration.world import CAPTIONERS, Captioner
 from judge.commands.demo import read_expected
-from judge.report.warnings import warnings
+from judge.statistics.comparisons import HIGHER
 from judge.statistics.summary import Summary
 
 
@@ -116,32 +116,12 @@ def test_nulls(bench: Any, coco: Path) -> None:
 
 @pytest.mark.slow
 def test_verdicts(bench: Any, coco: Path) -> None:
-    """A large dose of A->T amplifies; captions that became short, few or silent do not, nor does a typical person."""
+    """A large dose of A->T amplifies; captions that became short, few or silent do not."""
     setting, doses = bench.Setting(coco, folds=4, refits=8), [("none", 0.0), ("A->T", 0.8)]
     doses += [(change, 0.9) for change in bench.NEUTRAL]
-    rows = [*bench.verdicts(setting, 0, images=480, doses=doses), *bench.second(setting, 0, images=480)]
-    amplifies = {row["change"] for row in rows if row["verdict"] == "amplifies"}
-    assert len(rows) == 2 + 6 + 1
-    assert amplifies == {"A->T"}
-    (row,) = bench.typical(setting, 0, images=480, dose=0.8)
-    assert row["verdict"] == "amplifies"
-
-
-@pytest.mark.slow
-def test_repeated_captions(bench: Any, coco: Path) -> None:
-    """They raise Multi and DPA, which have no verdict, and leave DBA_O as it is."""
-    drawn, (*_, source) = bench.draw(bench.Setting(coco), 900, 0), bench.read(coco)
-    repeated = bench.inject_all(drawn, source, [("repetition", 0.8)], 0)
-    result = evaluate(repeated, metrics="multi-at,dpa-at,dba-o", resamples=200)
-    found = zip(result.summaries, result.conclusions(), strict=True)
-    verdicts = {row.metric.name: of.verdict for row, of in found if of.verdict}
-    assert verdicts == {"multi-at": "no verdict", "dpa-at": "no verdict", "dba-o": "cannot tell"}
-    first, second, third, *_ = result.summaries
-    assert [row.p_value is not None and row.p_value < 0.05 for row in (first, second, third)] == [True, True, False]
-    (note,) = (note for note in warnings(result) if "repeat each other" in note)
-    assert note.startswith(
-        "No verdict for Multi A->T, DPA A->T of repetition 0.8: captions that repeat each other raise"
-    )
+    rows = bench.verdicts(setting, 0, images=480, doses=doses)
+    assert len(rows) == 2 + 6
+    assert {row["change"] for row in rows if row["verdict"] in HIGHER} == {"A->T"}
 
 
 @pytest.mark.slow

@@ -26,7 +26,6 @@ from judge.types import Captions, TargetKind
 
 QUICK: dict[str, Any] = {
     "metrics": "lic,dbac-at", "judge": "linear", "folds": 3, "refits": 2, "resamples": 100, "workers": 1,
-    "typical": False,
 }  # fmt: skip
 
 

@@ -108,7 +108,7 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
         f"0.0% of its captions name gender, and {share} of human captions do."
     )
     reason = f"0.0% of its captions name gender, and {share} of human captions do"
-    assert set(result.table(all=True)["reason"]) == {reason}
+    assert set(result.table(all=True)["because"]) == {reason}
 
 
 def test_scores_have_a_row_for_every_held_out_caption(corpus: Corpus) -> None:
