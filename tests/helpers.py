@@ -380,3 +380,12 @@ def make_scores(images: int, *, seeds: int = 1, captions: int = 3, classes: str 
 def whole(scores: pd.DataFrame) -> pd.DataFrame:
     """Add the columns that follow from others or that LIC does not use."""
     return scores.assign(named="", tasks="", loss=-np.log(scores["probability"]), validation_loss=np.nan)
+
+
+def run_of(captioners: Mapping[str, Mapping[str, int]], **more: Any) -> dict[str, Any]:
+    """The entry "run" of a run of captioners (name -> images of each class), of which nothing else was measured."""
+    text = {"captions": 0, "foreign": False, "affected": 0, "revealing": {}, "kappa": None, "likeness": None}
+    same = {"coverage": None, "text": {"generated": text}, "without_value": {}, "rewarded_by": None, "masks": None}
+    entries = {name: {"images": dict(images), **same} for name, images in captioners.items()}
+    settings = {"attribute": "gender", "lexicon": None, "labels": {"agreement": None}, "level": 0.95, "small": 0.02}
+    return {**settings, "masks": None, "captioners": entries, **more}

@@ -67,6 +67,7 @@ def describe(
             for kind in ("attribute", "tasks")
             if (of := [job for job in work.jobs if job.evidence.target.kind == kind])
         },
+        "masks": None,  # Where judges see images, their measures take its place.
         "captioners": _captioners(work, notes, plan, setup),
     }
 
@@ -141,7 +142,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
             counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
     for (name, metric_name, judge), (why, joined) in work.without_value.items():
         entry = entries.setdefault(name, _entry(name, joined, work, plan))
-        entry.setdefault("without_value", {}).setdefault(metric_name, {})[judge] = why
+        entry["without_value"].setdefault(metric_name, {})[judge] = why
     return {of.name: entries[of.name] for of in work.corpus.generated if of.name in entries}
 
 
@@ -162,6 +163,9 @@ def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, A
         "checkpoint": plan.models.get(name),
         "chosen": {},
         "counted": {},
+        "without_value": {},
+        "rewarded_by": None,
+        "masks": None,
     }
 
 

@@ -17,7 +17,7 @@ from judge.quality import ImageScores, Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
 from judge.statistics.summary import Summary
-from judge.statistics.validity import void_rows
+from judge.statistics.validity import Finding, void_rows
 from judge.types import TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
@@ -215,9 +215,14 @@ class Result:
         return Pairing(self.scores, self.counts, self.run)
 
     @cached_property
-    def void(self) -> Mapping[Key, str]:
-        """Key of each row that the checks of :mod:`~judge.statistics.validity` void -> why it has no verdict."""
+    def findings(self) -> Mapping[Key, Finding]:
+        """Key of each row that the checks of :mod:`~judge.statistics.validity` void -> what they found."""
         return void_rows(self.summaries, self.run)
+
+    @property
+    def void(self) -> Mapping[Key, str]:
+        """Key of each row that the checks void -> why it has no verdict."""
+        return {key: finding.because for key, finding in self.findings.items()}
 
     def conclusions(self) -> list[Conclusion]:
         """The conclusion from each summary, in their order."""

@@ -193,7 +193,7 @@ def make_table(
     settings = settings_of(run)
     judged = with_families(summarise(scores, replicates, settings), families, run["families"], settings)
     rows = [*judged, *summarise_counts(counts, run["metrics"], settings)]
-    each = ((name, of.get("without_value", {})) for name, of in run["captioners"].items())
+    each = ((name, of["without_value"]) for name, of in run["captioners"].items())
     lacking = [(name, metric, judge) for name, of in each for metric, judges in of.items() for judge in judges]
     return in_order(rows, list(run["captioners"]), run["metrics"], lacking)
 

@@ -23,7 +23,7 @@ def summary_lines(result: Result) -> list[str]:
     """The two or three lines that are always printed below the table."""
     run = result.run
     tested = any(row.p_value is not None for row in result.summaries)
-    alone = f"Verdicts use p, at {SIGNIFICANT:g}; no row is corrected for the others. " if tested else ""
+    alone = f"Verdicts use p, at {SIGNIFICANT:g}; p is not corrected for the number of captioners. " if tested else ""
     counts = f"{_classes(run)} {alone}Left out: {_left_out(run)}."
     return list(filter(None, [_protocol(result), _scope(result), counts, " ".join(_remarks(result))]))
 

@@ -179,10 +179,11 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         known = [of[name] for of in facts if of.get(name) and (name != "tasks" or of[name]["source"])]
         found |= {name: known[0]} if known else {}
     for of in facts:
-        for name in of["captioners"] if of.get("masks") else ():
+        for name in of["captioners"] if of["masks"] else ():
             found["captioners"][name] = {**of["captioners"][name], "masks": of["masks"]}
     scores = [of.get("human_scores", {}) for of in facts]
-    found = {name: value for name, value in found.items() if name not in {"masks", "human_scores", "baseline"}}
+    found = {name: value for name, value in found.items() if name not in {"human_scores", "baseline"}}
+    found["masks"] = None
     if all(scores):
         found["human_scores"] = {key: value for of in scores for key, value in of.items()}
     return found

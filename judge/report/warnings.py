@@ -64,10 +64,8 @@ def void_notes(result: Result) -> Iterator[str]:
     """Rows without a verdict, a sentence for each reason, with the figures of one row."""
     reasons: dict[str, list[tuple[Summary, str]]] = {}
     for row in result.summaries:
-        # Figures stand in parentheses at the end of a reason.
-        what, _, figures = result.void.get(row.key, "").partition(" (")
-        if what:
-            reasons.setdefault(what, []).append((row, figures.removesuffix(")")))
+        if finding := result.findings.get(row.key):
+            reasons.setdefault(finding.text, []).append((row, finding.figures))
     for reason, found in reasons.items():
         example, figures = found[0]
         whose = f" for {example.title} of {example.captioner}" if len({of for _, of in found}) > 1 else ""
@@ -88,10 +86,10 @@ def _prior_only(result: Result) -> Iterator[str]:
 
 def _masked(run: Mapping[str, Any]) -> Iterator[str]:
     """Measured shares of people that masks hid from judges of images."""
-    each = [(name, describe_masks(entry["masks"])) for name, entry in run["captioners"].items() if "masks" in entry]
+    each = [(name, describe_masks(entry["masks"])) for name, entry in run["captioners"].items() if entry["masks"]]
     yield from (f"{names}: {line}" for names, line in alike(each))
-    if masks := run.get("masks"):
-        yield describe_masks(masks)
+    if run["masks"]:
+        yield describe_masks(run["masks"])
 
 
 def _texts(run: Mapping[str, Any]) -> Iterator[str]:
@@ -242,7 +240,7 @@ def _judges(result: Result) -> Iterator[str]:
 def _without_value(result: Result) -> Iterator[str]:
     """Captioners that never name one class, or never mention what is counted."""
     found: dict[tuple[str, str], list[Summary]] = {}
-    for row in (row for row in result.summaries if row.key not in result.void):
+    for row in (row for row in result.summaries if row.key not in result.findings):
         metric = row.metric
         if metric.weighs_named_class and row.generated is None:
             reason = "value", f"no caption names a class of {result.run['attribute']} alone"

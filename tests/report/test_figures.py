@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import first_images
+from helpers import first_images, run_of
 
 from judge.measure import Result
 from judge.metrics import METRICS
@@ -49,8 +49,9 @@ ROWS = (
 
 def result_of(*rows: Summary, **more: Any) -> Result:
     same: Any = defaultdict(dict)  # All rows were measured on the same data, with the same settings.
-    entry = {"images": {"female": 60, "male": 60}, "reads": defaultdict(lambda: same), "marks": same, "sources": ""}
-    facts: dict[str, Any] = {"level": 0.95, "small": 0.02, "captioners": {of.captioner: dict(entry) for of in rows}}
+    facts = run_of({of.captioner: {"female": 60, "male": 60} for of in rows})
+    for entry in facts["captioners"].values():
+        entry.update({"reads": defaultdict(lambda: same), "marks": same, "sources": ""})
     for of in rows:
         facts["captioners"][of.captioner]["reads"][of.metric.name][of.judge] = {}
     return Result(rows, NOTHING, NOTHING, NOTHING, facts, **more)
