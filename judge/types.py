@@ -17,7 +17,6 @@ SIDES: tuple[Side, Side] = ("human", "generated")
 Progress = Callable[[str, int, int], None]
 """Called with (what is being done, units done, units in all)."""
 Direction = Literal["A->T", "T->A"]
-Length = Literal["words", "words_read"]
 TargetKind = Literal["attribute", "tasks"]
 Words = tuple[str, ...]
 """The words of a caption, in order."""

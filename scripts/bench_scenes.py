@@ -127,7 +127,7 @@ def main(  # noqa: PLR0913, PLR0917 - options
     """Measure all trials, and print the tables."""
     settings = {**QUICK, "human": Path("drawn scenes"), "backbone": backbone, "image_size": size, "epochs": epochs}
     settings |= {"weights": [*filter(None, weights.split(","))], "folds": folds}
-    settings |= {"refits": 0, "chance": 0, "typical": False}
+    settings |= {"refits": 0, "chance": 0}
     design = Design(changes.split(","), [float(dose) for dose in doses.split(",")], draws, nulls, scenes)
     judges = list(product(metrics.split(","), judge.split(","), detectors.split(",")))
     rows = pd.DataFrame(measure(design, judges, settings))

@@ -89,7 +89,7 @@ def main(data: Path) -> None:
     corpus = Corpus.read(
         human=data / "captions_human.json", captions=[data / "results" / "nic_plus.json"], labels=data / "gender.csv"
     )
-    plan = Plan(metrics=("lic",), typical=False)
+    plan = Plan(metrics=("lic",))
     members = [job.member for job in lay_out(corpus, plan, Lexicons(load_lexicon("gender"))).jobs]
     print(machine(), "", "| judge | side | package | newton-cg / package | lbfgs / package |", sep="\n")
     print("| --- | --- | --: | --: | --: |")

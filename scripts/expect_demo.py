@@ -63,7 +63,7 @@ def measure(seed: int, images: int, *, with_images: bool) -> list[dict[str, Any]
     return [
         {"seed": seed, "images": images, "row": f"{row.captioner} {row.metric.name}", "human": row.human}
         | {"generated": row.generated, "amplification": row.amplification}
-        for row in result.of_captioners
+        for row in result.summaries
     ]
 
 

@@ -397,3 +397,12 @@ def measure_quality(human: Captions, generated: Captions, *, java: bool = False,
     fault = library.JavaFault("needs Java, which was not to be used")
     with nullcontext() if java else patch.object(library, "_java", side_effect=fault):
         return measure_qualities(human, [generated], given=given, **how)[generated.name]
+
+
+def run_of(captioners: Mapping[str, Mapping[str, int]], **more: Any) -> dict[str, Any]:
+    """The entry "run" of a run of captioners (name -> images of each class), of which nothing else was measured."""
+    text = {"captions": 0, "foreign": False, "affected": 0, "revealing": {}, "kappa": None, "likeness": None}
+    same = {"coverage": None, "text": {"generated": text}, "without_value": {}, "rewarded_by": None, "masks": None}
+    entries = {name: {"images": dict(images), **same} for name, images in captioners.items()}
+    settings = {"attribute": "gender", "lexicon": None, "labels": {"agreement": None}, "level": 0.95, "small": 0.02}
+    return {**settings, "masks": None, "captioners": entries, **more}

@@ -15,6 +15,7 @@ from helpers import inputs_of, read_json
 
 from judge.calibration.grammar import make_world, simulate, write_world
 from judge.calibration.world import Captioner
+from judge.statistics.comparisons import ABOVE, BELOW, NOT_SHOWN
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
@@ -72,7 +73,7 @@ def test_a_judge_and_a_metric_are_a_file_and_a_line_each(copy: Path, tmp_path: P
     world, captioner = make_world(60, seed=5), Captioner(stereotype=0.9)
     files = write_world(world, {"much": captioner}, tmp_path / "world")
     out, paths = tmp_path / "out", {"PYTHONPATH": str(tmp_path), "COLUMNS": "200"}
-    asked = ["--metrics", "gap,gap:largest,ba-objects,lic", "--judge", "bag", "--no-typical", *QUICK, "--out", out]
+    asked = ["--metrics", "gap,gap:largest,ba-objects,lic", "--judge", "bag", *QUICK, "--out", out]
     command = map(str, (sys.executable, "-m", "judge", "evaluate", *inputs_of(files, "much"), *asked))
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -87,7 +88,7 @@ def test_a_judge_and_a_metric_are_a_file_and_a_line_each(copy: Path, tmp_path: P
     for name, pool in (("gap", np.mean), ("gap:largest", np.max)):
         row = by_name[name]
         assert None not in (row["p_value"], row["ci"])
-        assert row["verdict"] in {"wider", "narrower", "cannot tell", "above human captions"}
+        assert row["verdict"] in {ABOVE, BELOW, NOT_SHOWN}
         sides = [pool([np.ptp(side.get(name, [0, 0])) for name in objects]) for side in shown]
         assert [row["human"], row["generated"]] == pytest.approx(sides)
         assert row["published"] == pytest.approx(sides[1] - sides[0])

@@ -74,7 +74,7 @@ def test_every_kind_of_plugin_is_used_and_recorded(run: Run, site: Path, tmp_pat
     for side, texts in said.items():
         lines = {"lines": [f"{image}: {text}" for image, text in texts.items()]}
         (tmp_path / f"{side}.json").write_text(json.dumps(lines), encoding="utf-8")
-    few = ["--folds", 3, "--no-typical", "--refits", 0, "--chance", 0, "--resamples", 100]
+    few = ["--folds", 3, "--refits", 0, "--chance", 0, "--resamples", 100]
     asked = ["--attribute", "hair", "--metrics", "gap,gap:largest,lic", "--judge", "counts", "--workers", 1, *few]
     files = ["--human", "human.json", "--captions", "mine.json", "--checkpoints", "judges"]
     run("evaluate", *files, *asked, "--out", "out")

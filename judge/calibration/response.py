@@ -215,7 +215,7 @@ def _respond(change: str, rows: pd.DataFrame, metric: Metric, worth: Mapping[flo
     side = 0
     if CHANGES[change].moves in directions(metric):
         # Up, if the metric is one of amplification; others (Ratio) as on all images.
-        side = 1 if metric.verdicts[0] != "higher" else int(np.sign(worth[max(worth)] or 0))
+        side = 1 if metric.counted is None or metric.counted.directed else int(np.sign(worth[max(worth)] or 0))
     rows = rows.assign(right=np.sign(rows["value"] - metric.neutral) == side)
     points = []
     for key, drawn in rows.groupby("dose", sort=True):

@@ -191,7 +191,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         if config.human:
             variants = {name: {"detector": name, "metrics": metrics} for name in config.detectors}
             results = _run_each(config, variants, out.store, progress)
-            agree = agreements({name: found.of_captioners for name, found in results.items()}, level=config.level)
+            agree = agreements({name: found.summaries for name, found in results.items()}, level=config.level)
         entries = {
             "results": [
                 {"detector": row.detector}

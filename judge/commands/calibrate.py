@@ -170,7 +170,7 @@ def _settings(config: CalibrateConfig) -> dict[str, Any]:
     """The settings of the run that measures a trial, without those that say which trials there are, or where."""
     given = shared_settings(config, RunConfig)
     settings = {name: value for name, value in given.items() if name not in {"metrics", "judge", "out", "overwrite"}}
-    return settings | {"chance": 0, "level": 0.95, "typical": False, "workers": None if launched() else 1}
+    return settings | {"chance": 0, "level": 0.95, "workers": None if launched() else 1}
 
 
 def _digest(settings: Mapping[str, Any], *parts: object) -> str:

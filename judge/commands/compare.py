@@ -45,7 +45,7 @@ def command(
     def pair(first: Summary, second: Summary) -> Pair | None:
         return pairing(first, second) if run_of[first.captioner] != run_of[second.captioner] else None
 
-    found = differences(result.of_captioners, pair, level=level, reasons=result.void)
+    found = differences(result.summaries, pair, level=level, void=result.void)
     of_runs = variant_notes({run.name: run.result for run in read})
     document = {
         "runs": [run.name for run in read],
@@ -54,7 +54,7 @@ def command(
         "notes": [*notes, *of_runs],
     }
     text = json.dumps(document, indent=2) + "\n"
-    lines = [*(f"NOTE: {note}" for note in [*pair_notes(found, result.void), *notes]), *of_runs]
+    lines = [*(f"NOTE: {note}" for note in [*pair_notes(found), *notes]), *of_runs]
     if output:
         with output.working():
             output.write(text.encode())

@@ -73,7 +73,7 @@ class RunConfig(ScoredSettings, ShownSettings):
     format: Literal["table", "json"] = option("table", "what to print; json: metrics.json alone", exclude=True)
     fail_if: Annotated[tuple[str, ...], values.list_or_text(tuple)] = option(
         (), "exit with code 3 if a captioner meets this, e.g. 'lic > 0.05' (the lower end of the interval, of < the "
-        "upper end); or of lic.value, lic.p (Holm), lic.beyond (a typical person)", repeated="CONDITION",
+        "upper end); or of lic.value, lic.p", repeated="CONDITION",
     )  # fmt: skip
 
 
@@ -98,7 +98,6 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     protocol: Protocol | None = None,
     seeds: int | None = None,
     refits: int | None = None,
-    typical: bool | None = None,
     checkpoints: PathLike | None = None,
     out: PathLike | None = None,
     overwrite: bool | None = None,
@@ -127,7 +126,6 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
         protocol: "crossfit" or "paper".
         seeds: repetitions.
         refits: refits of each judge for tests and intervals.
-        typical: compare with a typical person too; by default under ``crossfit``.
         checkpoints: folder of trained judges to reuse and to add to.
         out: folder for the results; by default nothing is written.
         overwrite: replace earlier results in ``out``.

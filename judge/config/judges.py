@@ -196,10 +196,6 @@ class RunSettings(ObjectSettings, MaskSettings, SightSettings, JudgedSettings, D
         None, "judges trained on shuffled labels, to estimate the chance score", "2 for linear judges, else 0",
         panel="Statistics", ge=0, le=1000,
     )  # fmt: skip
-    typical: bool | None = option(
-        None, "compare with a typical person too: for each image the human caption that is most like the others",
-        "on under crossfit", essential=True, panel="Statistics",
-    )  # fmt: skip
     checkpoints: Path | None = option(
         None, "folder of trained judges to reuse and to add to", "none", essential=True, panel="Training"
     )
@@ -210,6 +206,10 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
 
     resamples: int = option(2000, values.RESAMPLES, panel="Statistics", ge=100)
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
+    small: float = option(
+        0.02, "largest amplification that is 'like a person', as a share of the class's uncertainty",
+        panel="Statistics", gt=0, lt=1,
+    )  # fmt: skip
     quality: bool = option(
         False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (Java), CHAIR (--objects)", panel="Metrics"
     )

@@ -23,7 +23,7 @@ from judge.metrics import Metric
 from judge.text.alignment import AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks
 from judge.text.lexicon import Lexicon, Lexicons, mask
-from judge.text.survey import Coverage, SideWords, Survey, mean_content, measure_coverage
+from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
 from judge.text.tokens import is_content, sentences
 from judge.text.vectors import VectorCache
 from judge.types import SIDES, Captions, Labels, Side, Target, TargetKind, Words
@@ -244,8 +244,6 @@ class EvidenceBuilder:
             else:
                 read[side] = [(i, n, self._words(text)) for i in counts for n, text in texts_of(of.by_image[i], most)]
                 dropped[f"{side} sentences beyond the common number"] = sum(map(sum, counts.values())) - len(read[side])
-                content = mean_content([self.mask(words, "attribute") for *_, words in read[side]])
-                survey[side] = replace(survey[side], words_read=content)
         return replace(joined, dropped=dropped, survey=survey, sentences=numbers, read=read)
 
     def _images(

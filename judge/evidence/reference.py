@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judge.text.tokens import content_of, is_content
+from judge.text.tokens import is_content
 from judge.types import Words
 
 # A reference says as much as a captioner from this share of its bits on.
@@ -54,14 +54,14 @@ class Informative:
     """How much captions of one side say."""
 
     def __init__(self, captions: Sequence[Words]) -> None:
-        counts = Counter(word for words in captions for word in content_of(words))
+        counts = Counter(word for words in captions for word in {*filter(is_content, words)})
         self.bits: Mapping[str, float] = {
             word: -math.log2(count / (len(captions) + 1)) for word, count in counts.items()
         }
 
     def __call__(self, words: Words) -> float:
         """Bits of a caption."""
-        return sum(self.bits[word] for word in sorted(content_of(words)))
+        return sum(self.bits[word] for word in sorted({*filter(is_content, words)}))
 
     def cut(self, words: Words, most: float) -> Words:
         """The first words, without further content words once they say ``most`` bits; the last may go half beyond."""

@@ -8,7 +8,6 @@ import pandas as pd
 from judge.corpus import Corpus
 from judge.corpus.attributes import ProductLabels
 from judge.errors import JudgeError, require
-from judge.evidence.typical import is_person
 from judge.masking.masked_images import MaskedImages
 from judge.measure.best import with_best
 from judge.measure.conditional import Measured, measure_conditional
@@ -67,7 +66,7 @@ def measure(
     # Counted metrics come first: they take less time than judges, and may be refused.
     ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
     untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
-    settings = Settings(plan.resamples, plan.level, plan.first_seed, ratios, untrained, work.asked)
+    settings = Settings(plan.resamples, plan.level, plan.first_seed, ratios, untrained)
     counted = in_main_process(lambda: summarise_counts(work.counts, work.names, settings))
     if ready:
         ready()
@@ -91,7 +90,6 @@ def measure(
 
     def examples() -> pd.DataFrame:
         contributions = image_contributions(scores, work.counts, work.names, settings)
-        contributions = contributions.loc[[not is_person(name) for name in contributions["captioner"]]]
         chosen = choose_examples(work, scores, contributions, seed=settings.seed)
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
         workers = 1 if launched() else setup.workers or usable_cores()
@@ -187,7 +185,7 @@ def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:
-    """Captioner -> its caption quality: against all human captions, those of the typical person too."""
+    """Captioner -> its caption quality, against all human captions."""
     return measure_qualities(
         corpus.human,
         corpus.generated,

@@ -23,7 +23,6 @@ import pandas as pd
 from judge.statistics.comparisons import Pair
 from judge.statistics.counted import CountedRow
 from judge.statistics.summary import JudgedRow, Settings, Summary
-from judge.statistics.validity import other_lengths
 
 # The share of images that both captioners need; with fewer, errors are treated as independent.
 LEAST_SHARED = 0.9
@@ -58,10 +57,6 @@ class Pairing:
         """Pair two rows of one metric and judge, on shared images if nine in ten are; None if not comparable."""
         if unlike(first, second, self.run):
             return None
-        pair = self._pair(first, second)
-        return pair._replace(reason=other_lengths(pair.first, pair.second, self.run))
-
-    def _pair(self, first: Summary, second: Summary) -> Pair:
         marks = [self.run["captioners"][row.captioner]["marks"][row.metric.name] for row in (first, second)]
         if marks[0] == marks[1]:
             return Pair(first, second)

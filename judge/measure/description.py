@@ -11,15 +11,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
-from itertools import filterfalse
 from typing import Any
 
 from judge.corpus.attributes import ProductLabels, parts_of
 from judge.evidence import Joined, Preparation, Sides
 from judge.evidence.counts import CountRows
-from judge.evidence.typical import TYPICAL, is_person
 from judge.judges import SELF
-from judge.measure.jobs import Job, Work, asked_of, compares, most_images
+from judge.measure.jobs import Job, Work, compares, most_images
 from judge.measure.plan import Plan
 from judge.metrics import Metric
 from judge.statistics.counted import compared_classes
@@ -57,10 +55,10 @@ def describe(
             "resamples": settings.resamples,
             "ratios": {metric.name: settings.ratios[metric.name] for metric in metrics if not metric.counted},
             "untrained": sorted(settings.untrained),
-            **({"asked": settings.asked} if settings.asked else {}),
         },
         "ratios": compared_classes(work.counts, metrics),
         "level": plan.level,
+        "small": plan.small,
         **({"baseline": plan.baseline} if plan.baseline else {}),
         "refits_asked": plan.refits,
         "refits": {
@@ -68,6 +66,7 @@ def describe(
             for kind in ("attribute", "tasks")
             if (of := [job for job in work.jobs if job.evidence.target.kind == kind])
         },
+        "masks": None,  # Where judges see images, their measures take its place.
         "captioners": _captioners(work, notes, plan, setup),
     }
 
@@ -115,9 +114,8 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         entry = entries.setdefault(part.captioner, _entry(part.captioner, part.joined, work, plan))
         entry["dropped"] |= _positive(part.joined.dropped) | _positive(part.dropped)
         entry["counted"] |= part.counted
-        asked = asked_of(part.captioner, work.metrics, work.longer)
-        entry["marks"] |= _marks_of_counts(part, asked)
-        for metric in asked:
+        entry["marks"] |= _marks_of_counts(part, work.metrics)
+        for metric in work.metrics:
             if metric.counted:
                 entry["reads"].setdefault(metric.name, {})[metric.judge] = _settings_of_metric(metric, plan, work)
     keys = setup.precomputed.keys if setup.precomputed else {}
@@ -144,15 +142,8 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
     _add_conditional(entries, work, plan)
     for (name, metric_name, judge), (why, joined) in work.without_value.items():
         entry = entries.setdefault(name, _entry(name, joined, work, plan))
-        entry.setdefault("without_value", {}).setdefault(metric_name, {})[judge] = why
-    entries = {of.name: entries[of.name] for of in work.corpus.generated if of.name in entries}
-    missing: dict[str, dict[str, str]] = {}
-    for (row, judge), why in work.without_typical.items():
-        missing.setdefault(row, {})[judge] = why
-    for name in filterfalse(is_person, entries):
-        entries[name] |= {"typical": TYPICAL if TYPICAL in entries else None, "without_typical": missing}
-        entries[name]["longer"] = {length: of for length, of in work.longer.get(name, {}).items() if of in entries}
-    return entries
+        entry["without_value"].setdefault(metric_name, {})[judge] = why
+    return {of.name: entries[of.name] for of in work.corpus.generated if of.name in entries}
 
 
 def _add_conditional(entries: dict[str, dict[str, Any]], work: Work, plan: Plan) -> None:
@@ -185,6 +176,9 @@ def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, A
         "checkpoint": plan.models.get(name),
         "chosen": {},
         "counted": {},
+        "without_value": {},
+        "rewarded_by": None,
+        "masks": None,
     }
 
 
@@ -193,7 +187,6 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     truth = work.truth
     found = {"attribute": truth.labels.attribute, "lexicon": _spell(truth.words.attribute), **asdict(plan.text)}
     del found["language"]  # It is the lexicons'.
-    found["typical"] = any(captioner.name == TYPICAL for captioner in work.corpus.generated)
     found["scenes"] = _checksum(sorted(truth.labels.scenes.items())) if truth.labels.scenes else None
     found |= {"plugin": metric.origin} if metric.origin else {}
     if metric.reads_tasks:

@@ -17,7 +17,7 @@ from judge.quality import ImageScores, Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
 from judge.statistics.summary import Summary
-from judge.statistics.validity import people_of, person_of, void_rows
+from judge.statistics.validity import Finding, void_rows
 from judge.types import TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
@@ -51,12 +51,12 @@ class Plan:
         image_scores: captioner -> its scores image by image that other tools computed, for its quality.
         baseline: captioner that the others are compared with; "" to compare all pairs.
         resamples, level: of intervals and tests.
+        small: largest amplification that is "like a person", as a share of the class's uncertainty.
         refits: number of refits for the test, and on each half of the images for the interval; None: for judges that
             train in seconds 20 (40 of fewer than 2,000 images; 8 for tasks), 0 for others.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
         breakdown: whether to compute contributions of tasks, images and words.
         examples: whether to choose examples of captions.
-        typical: whether a typical person is measured too (:mod:`judge.evidence.typical`); None: under ``crossfit``.
     """
 
     metrics: tuple[str, ...] = ("lic", "leakage")
@@ -75,16 +75,11 @@ class Plan:
     baseline: str = ""
     resamples: int = 2000
     level: float = 0.95
+    small: float = 0.02
     refits: int | None = None
     chance: int | None = None
     breakdown: bool = False
     examples: bool = True
-    typical: bool | None = None
-
-    @property
-    def has_typical(self) -> bool:
-        """Whether a typical person is measured too, if images have enough human captions."""
-        return self.protocol == "crossfit" if self.typical is None else self.typical
 
     @property
     def least(self) -> int:
@@ -151,14 +146,14 @@ def is_quick(judge: str) -> bool:
 
 
 BRIEF = [
-    *("captioner", "metric", "judge", "human", "generated", "published", "amplification", "low", "high", "p_holm"),
+    *("captioner", "metric", "judge", "human", "generated", "published", "amplification", "low", "high", "p_value"),
     "verdict",
 ]
 """The columns of :meth:`Result.table`."""
 ALL = [
     *("captioner", "metric", "judge", "human", "generated", "published", "chance_level", "amplification", "sd", "low"),
-    *("high", "basis", "standard_error", "degrees", "p_value", "p_holm", "verdict", "reason", "detectable", "beyond"),
-    *("beyond_low", "beyond_high", "beyond_p", "beyond_p_holm", "human_error", "human_chance", "generated_chance"),
+    *("high", "basis", "standard_error", "degrees", "p_value", "verdict", "because", "detectable"),
+    *("human_error", "human_chance", "generated_chance"),
     *("known", "human_quality", "generated_quality", "quality_p", "human_prior", "generated_prior", "images"),
     *("seeds", "protocol", "labels", "names_one", "names_none", "names_several", "refused", "empty"),
 ]
@@ -200,33 +195,22 @@ class Result:
     @cached_property
     def _differences(self) -> list[Difference]:
         baseline = self.run.get("baseline", "")
-        how = {"level": self.run["level"], "reasons": self.void, "baseline": baseline}
-        return differences(self.of_captioners, self._pairing, **how)
+        how = {"level": self.run["level"], "void": self.void, "baseline": baseline}
+        return differences(self.summaries, self._pairing, **how)
 
     @property
     def _pairing(self) -> Pairing:
         return Pairing(self.scores, self.counts, self.run)
 
-    @property
-    def people(self) -> set[str]:
-        """The typical persons of the run, who are among its captioners."""
-        return people_of(self.run)
-
-    @property
-    def typical(self) -> dict[Key, str]:
-        """Key of a captioner's row -> the typical person that it is compared with, for those that have one."""
-        return {row.key: person for row in self.summaries if (person := person_of(row, self.run))}
-
-    @property
-    def of_captioners(self) -> list[Summary]:
-        """The summaries of captioners, without those of typical persons."""
-        people = self.people
-        return [row for row in self.summaries if row.captioner not in people]
-
     @cached_property
-    def void(self) -> Mapping[Key, str]:
-        """Key of each row that the checks of :mod:`~judge.statistics.validity` void -> why it has no verdict."""
+    def findings(self) -> Mapping[Key, Finding]:
+        """Key of each row that the checks of :mod:`~judge.statistics.validity` void -> what they found."""
         return void_rows(self.summaries, self.run)
+
+    @property
+    def void(self) -> Mapping[Key, str]:
+        """Key of each row that the checks void -> why it has no verdict."""
+        return {key: finding.because for key, finding in self.findings.items()}
 
     def conclusions(self) -> list[Conclusion]:
         """The conclusion from each summary, in their order."""
@@ -234,17 +218,12 @@ class Result:
 
     @cached_property
     def _conclusions(self) -> list[Conclusion]:
-        level = self.run["level"]
-        return conclude(
-            self.summaries, self.void, people=self.people, typical=self.typical, pair=self._pairing, level=level
-        )
+        return conclude(self.summaries, self.void, small=self.run["small"])
 
     def __repr__(self) -> str:
-        names = dict.fromkeys(row.captioner for row in self.of_captioners)
+        names = dict.fromkeys(row.captioner for row in self.summaries)
         hidden = "" if self.run.get("lexicon", True) else "; no words hidden"
-        return (
-            f"Result({', '.join(names)}: {', '.join(dict.fromkeys(row.title for row in self.of_captioners))}{hidden})"
-        )
+        return f"Result({', '.join(names)}: {', '.join(dict.fromkeys(row.title for row in self.summaries))}{hidden})"
 
     def table(self, *, all: bool = False) -> pd.DataFrame:  # noqa: A002 - the word that users expect
         """One row per captioner, metric and judge; values are fractions, missing ones NaN.
@@ -252,13 +231,11 @@ class Result:
         The columns are ``BRIEF``, or with ``all`` these, in this order: captioner, metric, judge, human, generated,
         published, chance_level (of counted metrics: amplification is published less that; of others the level is
         that of exchanged captions), amplification, sd, low, high, basis (source of the interval), standard_error,
-        degrees (of freedom), p_value, p_holm, verdict, reason (why there is no verdict or value), detectable, beyond,
-        beyond_low, beyond_high, beyond_p, beyond_p_holm (captioner less typical person), human_error (standard error
-        of the human side), human_chance, generated_chance, known (share of the classes'
-        variance that what is known explains), human_quality, generated_quality, quality_p (p of Q alone),
-        human_prior, generated_prior (Q and mean w of metrics with priors), images, seeds, protocol, labels ("given" or
-        "derived"), and the coverage of the generated captions: names_one, names_none, names_several (shares), refused,
-        empty (counts).
+        degrees (of freedom), p_value, verdict, because (the reason of the verdict), detectable, human_error (standard
+        error of the human side), human_chance, generated_chance, known (share of the classes' variance that what is
+        known explains), human_quality, generated_quality, quality_p (p of Q alone), human_prior, generated_prior (Q
+        and mean w of metrics with priors), images, seeds, protocol, labels ("given" or "derived"), and the coverage of
+        the generated captions: names_one, names_none, names_several (shares), refused, empty (counts).
         """
         rows = zip(self.summaries, self.conclusions(), strict=True)
         return pd.DataFrame([self._row(*row) for row in rows], columns=ALL if all else BRIEF)
@@ -272,13 +249,7 @@ class Result:
         entry = self.run["captioners"][summary.captioner]
         covered = (entry["coverage"] or {}).get("generated", {})
         row |= {part.name: getattr(conclusion, part.name) for part in fields(conclusion)}
-        beyond = conclusion.beyond
         row |= {
-            "beyond": beyond and beyond.value,
-            "beyond_low": beyond and beyond.interval and beyond.interval.low,
-            "beyond_high": beyond and beyond.interval and beyond.interval.high,
-            "beyond_p": beyond and beyond.p_value,
-            "beyond_p_holm": beyond and beyond.p_holm,
             "metric": summary.metric.name,
             "low": interval.low if interval else None,
             "high": interval.high if interval else None,
@@ -287,5 +258,5 @@ class Result:
         }
         row |= {f"names_{share}": covered.get(share) for share in ("one", "none", "several")}
         row |= {count: entry["text"]["generated"][count] for count in ("refused", "empty")}
-        texts = {"basis", "verdict", "reason", *(f"names_{share}" for share in ("one", "none", "several"))}
+        texts = {"basis", "verdict", "because", *(f"names_{share}" for share in ("one", "none", "several"))}
         return {n: float("nan") if v is None and n not in texts else v for n, v in row.items()}

@@ -188,7 +188,7 @@ def make_table(
     """Compute the summaries of a run again, from the rows of its files and the entry "run" of ``metrics.json``."""
     settings = settings_of(run)
     rows = [*summarise(scores, replicates, settings), *summarise_counts(counts, run["metrics"], settings)]
-    each = ((name, of.get("without_value", {})) for name, of in run["captioners"].items())
+    each = ((name, of["without_value"]) for name, of in run["captioners"].items())
     lacking = [(name, metric, judge) for name, of in each for metric, judges in of.items() for judge in judges]
     return in_order(rows, list(run["captioners"]), run["metrics"], lacking)
 

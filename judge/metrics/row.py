@@ -10,7 +10,7 @@ from judge.metrics.amplification import NEUTRAL
 from judge.metrics.counted.spec import CountedMetric
 from judge.metrics.scores import SCORES
 from judge.text.alignment import AlignmentName
-from judge.types import Direction, Length, TargetKind
+from judge.types import Direction, TargetKind
 
 Hidden = Literal["attribute words", "task words", "people"]
 Prior = Literal["P(t)/P(a)", "P(a^)/P(T)"]
@@ -128,13 +128,6 @@ class Metric:
         return self.prior == "P(t)/P(a)"
 
     @property
-    def length(self) -> Length | None:
-        """The length of captions, in a survey, that raises the value without any bias; None: none does."""
-        if self.from_annotation or (self.counted and self.direction != "A->T"):
-            return None
-        return "words" if self.counted else "words_read"
-
-    @property
     def neutral(self) -> float:
         """The value without amplification; counted metrics are measured as the excess over their chance level."""
         return 0.0 if self.counted else NEUTRAL[self.amplification]
@@ -152,10 +145,3 @@ class Metric:
         """Whether a lexicon of tasks is needed."""
         of_counted = self.counted is not None and self.counted.labels == "objects"
         return self.target == "tasks" or self.prior is not None or self.from_annotation or of_counted
-
-    @property
-    def verdicts(self) -> tuple[str, str]:
-        """Verdicts on a significant value above the neutral one, and below it."""
-        if self.amplification == "one_side":
-            return "above chance", "below chance"
-        return self.counted.verdicts if self.counted else ("amplifies", "mitigates")

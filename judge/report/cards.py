@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 
 from judge.judges import HUGGING_FACE
-from judge.report.directory import conclusion_row
 from judge.report.notes import hidden_things, summary_lines
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun
@@ -77,9 +76,9 @@ def eval_results(saved: SavedRun) -> str:
 
 
 def _evaluations(saved: SavedRun) -> Iterator[tuple[str, list[Any]]]:
-    """Captioners, without typical people, and ``EvalResult`` of each row that has a value."""
+    """Captioners, and ``EvalResult`` of each row that has a value."""
     lines = [line for line in lines_of(saved.result) if _value(line.summary) is not None]
-    for name in (of for of in saved.result.run["captioners"] if of not in saved.result.people):
+    for name in saved.result.run["captioners"]:
         if found := [_evaluation(line, saved) for line in lines if line.summary.captioner == name]:
             yield name, found
 
@@ -102,9 +101,9 @@ def _evaluation(line: Line, saved: SavedRun) -> Any:
     how = "counted" if row.metric.counted else f"{row.judge}, {run['protocol']}"
     if row.interval:
         how += f", {100 * run['level']:g}% interval {row.interval.low:+.3f} to {row.interval.high:+.3f}"
-    names = "judge", "human", "generated", "interval", "images", "chance_level", "published"
-    args = {name: getattr(row, name) for name in names} | conclusion_row(conclusion) | {"interval_from": row.basis}
-    del args["detectable"]
+    names = "judge", "human", "generated", "interval", "p_value", "images", "chance_level", "published"
+    args = {name: getattr(row, name) for name in names} | {"interval_from": row.basis}
+    args |= {"verdict": conclusion.verdict, "because": conclusion.because or None}
     args["protocol"] = None if row.metric.counted else run["protocol"]
     args["level"] = run["level"] if row.interval else None
     args = as_json(args)

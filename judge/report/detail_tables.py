@@ -29,7 +29,7 @@ _INTERVAL_NOTE = (
 
 def consistency_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     """Whether judges agree with each other, and with human scores."""
-    found = measure_consistency(result.of_captioners, result.run.get("human_scores"))
+    found = measure_consistency(result.summaries, result.run.get("human_scores"))
     yield pair_table(found)
     if verbose:
         yield variation_table(found)

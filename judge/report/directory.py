@@ -15,7 +15,7 @@ from judge.report.page import make_page
 from judge.report.table import as_json, json_text
 from judge.report.tables import Line, lines_of
 from judge.report.warnings import warnings
-from judge.statistics.comparisons import Conclusion, Difference
+from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import measure_consistency
 from judge.utils.cells import table_csv
 from judge.utils.files import write_whole
@@ -79,7 +79,7 @@ def metrics_json(result: Result) -> str:
         "differences": list(map(difference_row, result.differences())),
         "notes": {"footnotes": footnotes(result), "warnings": warnings(result)},
     }
-    consistency = measure_consistency(result.of_captioners, run.get("human_scores"))
+    consistency = measure_consistency(result.summaries, run.get("human_scores"))
     for part in fields(consistency):
         if rows := getattr(consistency, part.name):
             found.setdefault("consistency", {})[part.name] = [asdict(row) | {"metric": row.metric.name} for row in rows]
@@ -89,13 +89,11 @@ def metrics_json(result: Result) -> str:
     return json_text(found)
 
 
-# Columns of a row of "results" that are always there, in order; those of its entry "beyond"; and fields of a summary
-# that other columns hold.
+# Columns of a row of "results" that are always there, in order; and fields of a summary that other columns hold.
 _COLUMNS = [
     *("captioner", "metric", "judge", "attribute", "direction", "human", "generated", "amplification", "sd", "ci"),
     *("p_value", "images", "seeds", "basis"),
 ]
-_BEYOND = "second", "value", "ci", "standard_error", "p_value", "p_holm", "images_left_out"
 _ELSEWHERE = {"interval", "these_judges", "replicates"}
 
 
@@ -114,17 +112,8 @@ def line_row(line: Line, attribute: str) -> dict[str, Any]:
     }
     row["not_finite"] = {name: spelt for name, value in row.items() if (spelt := _spelt(value)) != value} or None
     optional = [name for name in row if name not in _COLUMNS and row[name] is not None]
-    columns = {name: row[name] for name in [*_COLUMNS, *optional]} | conclusion_row(line.conclusion)
+    columns = {name: row[name] for name in [*_COLUMNS, *optional]} | asdict(line.conclusion)
     return dict(as_json(columns))
-
-
-def conclusion_row(found: Conclusion) -> dict[str, Any]:
-    """What a line of the table allows to say, as in :func:`line_row`."""
-    row = {part.name: getattr(found, part.name) for part in fields(found)}
-    if found.beyond:
-        about = difference_row(found.beyond)
-        row["beyond"] = {name: about[name] for name in _BEYOND}
-    return row
 
 
 def difference_row(row: Difference) -> dict[str, Any]:
@@ -132,7 +121,7 @@ def difference_row(row: Difference) -> dict[str, Any]:
     names = "judge", "first", "second", "value", "standard_error", "p_value", "p_holm"
     found = {"metric": row.metric.name} | {name: getattr(row, name) for name in names}
     found |= {"ci": row.interval, "paired": row.paired, "images_left_out": row.left_out}
-    found |= {"verdict": row.verdict, "reason": row.reason}
+    found |= {"verdict": row.verdict, "because": row.because}
     return dict(as_json(found))
 
 

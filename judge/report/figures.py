@@ -11,6 +11,7 @@ from judge.measure import Result
 from judge.metrics import Metric
 from judge.report import plots
 from judge.report.plots import Drawing
+from judge.statistics.comparisons import HIGHER, LOWER
 from judge.statistics.summary import Summary, name_row
 
 if TYPE_CHECKING:
@@ -29,33 +30,26 @@ _NO_AMPLIFICATION = "The line is chance: no amplification."
 def forests(result: Result) -> Iterator[Drawing]:
     """Amplification with its interval: of each metric a figure, with a row per captioner and judge."""
     verdicts = {row.key: of.verdict for row, of in zip(result.summaries, result.conclusions(), strict=True)}
-    people = {row.key: row for row in result.summaries if _has_value(row) and row.captioner in result.people}
     for metric, rows in _by_metric(result).items():
-        above, below = metric.verdicts
-        # A metric without a sign (Multi->) has one verdict.
-        signs = {below: (plots.HUMAN, "s"), above: (plots.GENERATED, "o")}
         figure, axes = plots.rows_figure(_labels(rows), f"amplification by {metric.title}")
         chances = [None if metric.counted else row.chance_level for row in rows]
-        typical = [people.get((result.typical.get(row.key, ""), *row.key[1:])) for row in rows]
-        plots.draw_typical(axes, typical)
         for place, (row, chance) in enumerate(zip(rows, chances, strict=True)):
-            colour, marker = signs.get(verdicts[row.key] or "", (plots.GREY, "D"))
+            verdict = verdicts[row.key]
+            colour, marker = (plots.HUMAN, "s") if verdict in LOWER else (plots.GREY, "D")
+            colour, marker = (plots.GENERATED, "o") if verdict in HIGHER else (colour, marker)
             plots.draw_interval(axes, row.interval, place, color=colour, linewidth=2)
             face = "none" if marker == "D" else colour
             axes.plot([_value(row)], [place], marker, color=colour, markersize=7, markerfacecolor=face)
             plots.tick(axes, chance, place)
         axes.axvline(metric.neutral, color=plots.INK, linewidth=1)
-        persons = list(dict.fromkeys(filter(None, typical)))
-        plots.set_limits(axes, [*_values([*rows, *persons]), *chances])
-        marks = f"Circles: {above}{'' if above == below else f'; squares: {below}'}; hollow diamonds: no such verdict"
+        plots.set_limits(axes, [*_values(rows), *chances])
+        marks = "Circles: above the line; squares: below it; hollow diamonds: neither was shown"
         line = "what chance gives (taken off the values)" if metric.counted else "no amplification"
         if any(chance is not None for chance in chances):
             exchanged = "shuffling labels" if metric.amplification == "one_side" else "exchanging captions"
             line += f"; dotted ticks: chance, as estimated by {exchanged}"
-        line += "; dashed line and band: the typical person and its interval" if persons else ""
         note = f"{_note(rows)} {marks}; the line: {line}."
-        words = _in_words([*rows, *persons])
-        yield Drawing(f"forest-{metric.name}", f"{metric.title}: amplification", words, note, figure)
+        yield Drawing(f"forest-{metric.name}", f"{metric.title}: amplification", _in_words(rows), note, figure)
 
 
 def sides(result: Result) -> Iterator[Drawing]:
@@ -168,9 +162,9 @@ def judges(result: Result) -> Iterator[Drawing]:
 
 
 def _by_metric(result: Result) -> dict[Metric, list[Summary]]:
-    """Metrics in the order of the table, with the rows of captioners that have a value."""
+    """Metrics in the order of the table, with the rows that have a value."""
     found: dict[Metric, list[Summary]] = {}
-    for row in result.of_captioners:
+    for row in result.summaries:
         if _has_value(row):
             found.setdefault(row.metric, []).append(row)
     return found

@@ -1,7 +1,7 @@
 """Notes below the tables of a result: what its numbers depend on."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from judge.errors import some
@@ -9,10 +9,9 @@ from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.quality import Quality
 from judge.report.table import how_many
-from judge.statistics.comparisons import LIKE_TYPICAL, Difference, Key
+from judge.statistics.comparisons import Difference
 from judge.statistics.inference import POWER, SIGNIFICANT
 from judge.statistics.summary import Summary
-from judge.statistics.validity import people_of
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _NAMED = "empty", "refused"
@@ -23,14 +22,9 @@ _COUNTED = "amplification is the value 'as published' less the chance level"
 def summary_lines(result: Result) -> list[str]:
     """The two or three lines that are always printed below the table."""
     run = result.run
-    tested = [row.key[1:] for row in result.of_captioners if row.p_value is not None]
-    beyond = ", as is p beyond a typical person" if result.typical else ""
-    holm = (
-        f"{_holm(tested, 'captioner')}{beyond}; verdicts use it, at {SIGNIFICANT:g}; intervals are not corrected. "
-        if tested
-        else ""
-    )
-    counts = f"{_classes(run)} {holm}Left out: {_left_out(run)}."
+    tested = any(row.p_value is not None for row in result.summaries)
+    alone = f"Verdicts use p, at {SIGNIFICANT:g}; p is not corrected for the number of captioners. " if tested else ""
+    counts = f"{_classes(run)} {alone}Left out: {_left_out(run)}."
     return list(filter(None, [_protocol(result), _scope(result), counts, " ".join(_remarks(result))]))
 
 
@@ -63,13 +57,6 @@ def alike(notes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     for name, note in notes:
         found.setdefault(note, []).append(name)
     return [(", ".join(names), note) for note, names in found.items()]
-
-
-def _holm(tested: Sequence[Hashable], noun: str) -> str:
-    """What p is corrected for; ``tested``: the metric and judge of each test, which is of a ``noun``."""
-    most = max(Counter(tested).values())
-    several = "of each metric" if len({*tested}) > 1 else "of the metric"
-    return f"p (Holm): corrected for the {how_many(most, noun)} {several}"
 
 
 # ---- The lines below the table --------------------------------------------------------------------------------------
@@ -107,7 +94,7 @@ def _scope(result: Result) -> str:
 
 def _classes(run: Mapping[str, Any]) -> str:
     """Images of each class (where captioners differ the fewest and the most), and labels without one."""
-    entries = [entry["images"] for entry in _entries(run)]
+    entries = [entry["images"] for entry in run["captioners"].values()]
     shown = []
     for name in dict.fromkeys(name for of in entries for name in of):
         fewest, *more = sorted({of.get(name, 0) for of in entries})
@@ -117,15 +104,9 @@ def _classes(run: Mapping[str, Any]) -> str:
     return f"Images: {some(shown, 12)}." + (f" Labels without a class: {', '.join(without)}." if stated else "")
 
 
-def _entries(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The entries of captioners, without those of the typical person."""
-    every: Mapping[str, Mapping[str, Any]] = run["captioners"]
-    return [entry for name, entry in every.items() if name not in people_of(run)]
-
-
 def _left_out(run: Mapping[str, Any]) -> str:
     """Numbers of images, captions and tasks left out for the captioner with most of them, and the main reasons."""
-    every = list(map(left_out_of, _entries(run)))
+    every = list(map(left_out_of, run["captioners"].values()))
     # Whatever captioner has them, refused and empty captions are named.
     found = {why: max(of.get(why, 0) for of in every) for of in every for why in of if why.endswith(_NAMED)}
     kinds: dict[str, dict[str, int]] = {}
@@ -161,11 +142,6 @@ def labels_left_out(labels: Mapping[str, Any]) -> dict[str, int]:
 def _remarks(result: Result) -> Iterator[str]:
     """Facts about this result that change how it is read."""
     metrics, labels = metrics_of(result), result.run["labels"]
-    if result.typical:
-        yield "Typical person: for each image the human caption that is most like the others."
-        longer = sorted({(row[0], person) for row, person in result.typical.items() if " of up to " in person})
-        for names, person in alike(longer):
-            yield f"Row '{person}': all human captions of an image, cut to say as much as {names}."
     if labels["derived"]:
         whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
         yield f"Labels {f'of {whose} ' if whose else ''}DERIVED from human captions."
@@ -262,23 +238,17 @@ def _inference(result: Result) -> Iterator[str]:
             f"Counted metrics: {_COUNTED} (its mean when captions of an image are exchanged between sides); "
             "halves of the images and exchanged captions give the standard error."
         )
-    if result.typical:
-        yield (
-            "Beyond a typical person: the captioner's amplification less that of the typical person, on the same parts "
-            "of the data; t-test. A value above human captions that is not above the typical person's as well is "
-            f"'{LIKE_TYPICAL}'."
-        )
     if known := [row for row in rows if row.standard_error is not None]:
         level, images = run["level"], max(sum(run["captioners"][row.captioner]["images"].values()) for row in known)
         yield (
             f"Interval and p: one t, the amplification over its standard error. A {level:.0%} interval leaves out the "
-            f"value without amplification where p (not corrected) is below {1 - level:.2g}. A small p is the tail of "
+            f"value without amplification where p is below {1 - level:.2g}. A small p is the tail of "
             "the t distribution, not a count of samples."
         )
         against = "human captions" if compared else "chance"
         yield (
-            f"Detectable: the smallest amplification that a test against {against} finds with {POWER:.0%} power, "
-            f"where Holm corrects the most; about {4 * images:,} images would halve it."
+            f"Detectable: the smallest amplification that a test against {against} finds with {POWER:.0%} power; "
+            f"about {4 * images:,} images would halve it."
         )
     for name, (first, second) in run["ratios"].items():
         yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
@@ -351,11 +321,8 @@ def _quality(found: Mapping[str, Quality]) -> Iterator[str]:
 # ---- Differences between captioners ----------------------------------------------------------------------------------
 
 
-def pair_notes(found: Sequence[Difference], void: Mapping[Key, str]) -> Iterator[str]:
-    """Images that one captioner of a pair lacks, and pairs without a verdict though their rows have one."""
-    for row in found:
-        if row.reason and row.reason not in void.values():
-            yield f"No verdict on {row.first} - {row.second}, {row.title}: {row.reason}."
+def pair_notes(found: Sequence[Difference]) -> Iterator[str]:
+    """Images that one captioner of a pair lacks."""
     most: dict[str, int] = {}
     for row in found:
         pair = f"{row.first} and {row.second}"
@@ -375,6 +342,10 @@ def difference_notes(found: Sequence[Difference]) -> Iterator[str]:
     ]:
         yield f"But not on the same parts, as if they were independent: {'; '.join(apart)}."
     if tested:
-        yield f"{_holm(tested, 'difference')}; the verdict uses it, at {SIGNIFICANT:g}."
+        most, several = max(Counter(tested).values()), "of each metric" if len({*tested}) > 1 else "of the metric"
+        yield (
+            f"p (Holm): corrected for the {how_many(most, 'difference')} {several}; the verdict uses it, at "
+            f"{SIGNIFICANT:g}."
+        )
     if any(row.p_value is None for row in found):
         yield "Without an interval: judges that were not trained again (--refits, or five splits or more)."

@@ -108,9 +108,8 @@ def _lead(result: Result) -> str:
     run = result.run
     counts = sorted({sum(entry["images"].values()) for entry in run["captioners"].values()})
     images = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    captioners = len(run["captioners"].keys() - result.people)
     metrics = len({row.metric for row in result.summaries})
-    line = f"{how_many(captioners, 'captioner')}, {how_many(metrics, 'metric')}, {images} images. "
+    line = f"{how_many(len(run['captioners']), 'captioner')}, {how_many(metrics, 'metric')}, {images} images. "
     line += f"Attribute: {run['attribute']}, as perceived."
     valued = {row.metric.amplification for row in result.summaries if row.amplification is not None}
     meaning = _ABOVE_CHANCE if valued == {"one_side"} else _POSITIVE

@@ -117,31 +117,6 @@ def draw_interval(axes: Axes, interval: Interval | None, at: float, *, vertical:
         axes.plot(*(([at, at], ends) if vertical else (ends, [at, at])), **style)
 
 
-def draw_typical(axes: Axes, rows: Sequence[Summary | None]) -> None:
-    """Draw the typical person's value, and a band for its interval, across each row that has one."""
-    names = {row.captioner for row in rows if row}
-    named = False
-    for place, row in enumerate(rows):
-        if row is None or (at := row.amplification) is None:
-            continue
-        if not named:
-            where: Any = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center", "va": "bottom"}
-            axes.annotate(
-                shorten(row.captioner) if len(names) == 1 else "typical persons",
-                (at, axes.get_ylim()[1]),
-                **where,
-                fontsize=8,
-                color=NOTE,
-                annotation_clip=False,
-            )
-            named = True
-        ends = [place - 0.5, place + 0.5]
-        if row.interval:
-            low, high = np.clip([row.interval.low, row.interval.high], -_FAR, _FAR)
-            axes.fill_betweenx(ends, low, high, color=PALE, alpha=0.35, linewidth=0)
-        axes.plot(2 * [at], ends, "--", color=NOTE, linewidth=1.2)
-
-
 def tick(axes: Axes, chance: float | None, place: int) -> None:
     """A dotted tick at chance, in the row at this place."""
     if chance is not None:

@@ -79,7 +79,7 @@ class Result(measure.Result):
             output.write(make_page(self, [("", self.settings)], self.pictures, examples=examples).encode())
 
     def plot(self, metric: str | None = None) -> Figure:
-        """A forest plot: the amplification of each captioner, with its interval, beside the typical person.
+        """A forest plot: the amplification of each captioner, with its interval.
 
         Args:
             metric: a metric of the result, by default the first.

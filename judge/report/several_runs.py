@@ -1,7 +1,8 @@
 """Several runs together: whether they belong together, and one result of them all."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -15,12 +16,11 @@ from judge.measure.comparing import unlike
 from judge.metrics import find_metric
 from judge.report.saved_run import SavedRun, name_runs, read_run
 from judge.statistics.breakdown import Breakdown
-from judge.statistics.summary import Summary
 from judge.types import Doubt
 from judge.utils.files import resolved
 
 # Facts of metrics.json that a page states once for all runs; the latter for runs with judges.
-_COMMON = "attribute", "level", "lexicon"
+_COMMON = "attribute", "level", "small", "lexicon"
 _COMMON_OF_JUDGES = "protocol", "folds"
 _TABLES = ("scores", "counts", "replicates", "examples")
 _BROKEN = ("tasks", "images", "captions", "words", "twins")
@@ -110,55 +110,33 @@ def _judged(facts: Mapping[str, Any]) -> bool:
 
 
 def name_apart(runs: Sequence[SavedRun]) -> list[SavedRun]:
-    """The runs with captioners named apart: RUN/CAPTIONER where several runs have one of the name.
-
-    Runs whose typical persons have the same rows share those of the first.
-    """
-
-    def rows_of(run: SavedRun, name: str) -> list[Summary]:
-        return [row for row in run.result.summaries if row.captioner == name]
-
-    def home(run: SavedRun, name: str) -> SavedRun:
-        sharing = runs if name in run.result.people else [run]
-        return next(of for of in sharing if rows_of(of, name) == rows_of(run, name))
-
-    places = [{name: home(run, name) for name in run.result.run["captioners"]} for run in runs]
-    kept = [{name for name, of in homes.items() if of is run} for run, homes in zip(runs, places, strict=True)]
-    twice = {name for of, other in combinations(kept, 2) for name in of & other}
+    """The runs with captioners named apart: RUN/CAPTIONER where several runs have one of the name."""
+    runs_of = Counter(name for run in runs for name in run.result.run["captioners"])
     found = []
-    for run, homes, own in zip(runs, places, kept, strict=True):
-        names = {name: f"{home.name}/{name}" if name in twice else name for name, home in homes.items()}
-        found.append(replace(run, result=_renamed(run.result, names, own)))
+    for run in runs:
+        own = run.result.run["captioners"]
+        names = {name: f"{run.name}/{name}" if runs_of[name] > 1 else name for name in own}
+        found.append(replace(run, result=_renamed(run.result, names)))
     return found
 
 
-def _renamed(result: Result, names: Mapping[str, str], kept: Collection[str]) -> Result:
-    """The result of the captioners ``kept``, which are called by their new names; ``names``: old -> new."""
+def _renamed(result: Result, names: Mapping[str, str]) -> Result:
+    """The result of captioners that are called by their new names; ``names``: old -> new."""
 
     def named(table: pd.DataFrame) -> pd.DataFrame:
-        if not len(table):
-            return table
-        own = table[table["captioner"].isin(kept)]
-        return own.assign(captioner=own["captioner"].map(names))
+        return table.assign(captioner=table["captioner"].map(names)) if len(table) else table
 
     facts = dict(result.run)
     for part in {"captioners", "human_scores"} & facts.keys():
-        facts[part] = {names[name]: of for name, of in facts[part].items() if name in kept}
-    for name, entry in facts["captioners"].items():
-        longer = {length: names[of] for length, of in entry.get("longer", {}).items()}
-        if entry.get("typical"):
-            facts["captioners"][name] = {**entry, "typical": names[entry["typical"]], "longer": longer}
+        facts[part] = {names[name]: of for name, of in facts[part].items()}
     breakdown = result.breakdown
     return replace(
         result,
-        summaries=tuple(
-            replace(row, captioner=names[row.captioner]) for row in result.summaries if row.captioner in kept
-        ),
+        summaries=tuple(replace(row, captioner=names[row.captioner]) for row in result.summaries),
         run=facts,
         quality={
             names[name]: replace(of, captioner=names[name], baseline=names.get(of.baseline, ""))
             for name, of in result.quality.items()
-            if name in kept
         },
         breakdown=breakdown and Breakdown(**{name: named(getattr(breakdown, name)) for name in _BROKEN}),
         **{name: named(getattr(result, name)) for name in _TABLES},
@@ -201,10 +179,11 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         known = [of[name] for of in facts if of.get(name) and (name != "tasks" or of[name]["source"])]
         found |= {name: known[0]} if known else {}
     for of in facts:
-        for name in of["captioners"] if of.get("masks") else ():
+        for name in of["captioners"] if of["masks"] else ():
             found["captioners"][name] = {**of["captioners"][name], "masks": of["masks"]}
     scores = [of.get("human_scores", {}) for of in facts]
-    found = {name: value for name, value in found.items() if name not in {"masks", "human_scores", "baseline"}}
+    found = {name: value for name, value in found.items() if name not in {"human_scores", "baseline"}}
+    found["masks"] = None
     if all(scores):
         found["human_scores"] = {key: value for of in scores for key, value in of.items()}
     return found

@@ -25,9 +25,8 @@ class Line(NamedTuple):
 
 
 def lines_of(result: Result) -> tuple[Line, ...]:
-    """The rows of the main table, those of the typical person last."""
-    people, lines = result.people, map(Line, result.summaries, result.conclusions())
-    return tuple(sorted(lines, key=lambda line: line.summary.captioner in people))
+    """The rows of the main table."""
+    return tuple(map(Line, result.summaries, result.conclusions()))
 
 
 def result_table(
@@ -52,11 +51,8 @@ def result_table(
         Column("amplification", lambda row: row.summary.amplification, SIGNED),
         *(Column(heading, partial(_known, cells), optional=True) for heading, cells in (extra or {}).items()),
         Column(level, lambda row: write_interval(row.summary.interval, row.summary.basis), optional=True),
-        Column("p", lambda row: row.summary.p_value if verbose else None, write_p, optional=True),
-        Column("p (Holm)", lambda row: row.conclusion.p_holm, write_p, optional=True),
+        Column("p", lambda row: row.summary.p_value, write_p, optional=True),
         Column("verdict", lambda row: row.conclusion.verdict, optional=True),
-        Column("beyond a typical person", _write_beyond, optional=True),
-        Column("its p", _p_beyond if verbose else lambda _: None, write_p, optional=True),
     ]
     if verbose:
         columns += [
@@ -78,19 +74,6 @@ def result_table(
 
 def _known(cells: Mapping[str, str], row: Line) -> str | None:
     return cells.get(" ".join(row.summary.key[:2]))
-
-
-def _p_beyond(row: Line) -> float | None:
-    return row.conclusion.beyond.p_value if row.conclusion.beyond else None
-
-
-def _write_beyond(row: Line) -> str | None:
-    """How far a captioner is beyond a typical person, with the interval and p (Holm)."""
-    found, digits = row.conclusion.beyond, digits_of(row.summary.interval)
-    if found is None:
-        return None
-    value = " ".join(write(part, SIGNED, digits) for part in (found.value, found.interval) if part is not None)
-    return value if found.p_holm is None else f"{value}, p {write_p(found.p_holm)}"
 
 
 def write_interval(interval: Interval | None, basis: str | None, digits: int | None = None) -> str | None:

@@ -7,8 +7,15 @@ from itertools import islice
 from judge.measure import Result
 from judge.report.table import SIGNED, digits_of, write
 from judge.report.tables import Line, lines_of
-from judge.statistics.comparisons import CANNOT_TELL, LIKE_TYPICAL, NO_VERDICT, PRIOR_ONLY
-from judge.statistics.inference import SIGNIFICANT
+from judge.statistics.comparisons import (
+    ABOVE,
+    BELOW,
+    CANNOT_TELL,
+    NO_VERDICT,
+    NOT_SHOWN,
+    NOT_SHOWN_CHANCE,
+    PRIOR_ONLY,
+)
 
 _MOST = 6
 """Pairs of captioners that have a sentence; the table of differences has all."""
@@ -19,8 +26,7 @@ def verdicts(result: Result) -> dict[str, str]:
     """Captioner -> a sentence that begins with what it does, and claims no more than the tests; in table order."""
     found: dict[str, list[Line]] = {}
     for line in lines_of(result):
-        if line.summary.captioner not in result.people:
-            found.setdefault(line.summary.captioner, []).append(line)
+        found.setdefault(line.summary.captioner, []).append(line)
     alone = _with_one_judge(result)
     return {captioner: f"{'; '.join(_parts(lines, alone))}." for captioner, lines in found.items()}
 
@@ -42,7 +48,7 @@ def _parts(lines: Iterable[Line], alone: Collection[str]) -> Iterator[str]:
         if conclusion.verdict is None:
             untested.append(title + value)
         else:
-            why = f", because {conclusion.reason}" if conclusion.verdict == NO_VERDICT else ""
+            why = f", because {conclusion.because}" if conclusion.because else ""
             groups.setdefault((conclusion.verdict, why), []).append(title + (value or " -"))
     for verdict, why in sorted(groups, key=lambda group: [CANNOT_TELL, NO_VERDICT].count(group[0])):
         yield f"{verdict} ({', '.join(groups[verdict, why])}){why}"
@@ -52,22 +58,17 @@ def _parts(lines: Iterable[Line], alone: Collection[str]) -> Iterator[str]:
 
 def verdict_notes(result: Result) -> list[str]:
     """Notes that the sentences need."""
-    lines = lines_of(result)
-    found = {(row.captioner, of.verdict) for row, of in lines}
-    unsure = [row for row, of in lines if of.verdict == CANNOT_TELL]
-    beside = [row for row in unsure if row.p_value is not None and row.p_value < SIGNIFICANT]
+    found = {(row.captioner, of.verdict) for row, of in lines_of(result)}
     notes = {
-        '"Like a typical person": above human captions, but not shown to be above a typical person.': any(
-            verdict == LIKE_TYPICAL for _, verdict in found
-        ),
         "Metrics that disagree answer different questions: read each by itself.": any(
-            verdict == "mitigates" and (name, "amplifies") in found for name, verdict in found
+            verdict == BELOW and (name, ABOVE) in found for name, verdict in found
         ),
         "Judges that were trained once allow no test, and so no verdict: use --refits 10.": any(
             row.basis == "these judges" for row in result.summaries
         ),
-        '"Cannot tell" says that these data show no difference, not that there is none.': unsure,
-        "Verdicts are corrected for the number of captioners: an interval may lie beside 0 all the same.": beside,
+        '"Not shown to differ" says that these data show no difference, not that there is none.': any(
+            verdict in {NOT_SHOWN, NOT_SHOWN_CHANCE} for _, verdict in found
+        ),
     }
     return [note for note, holds in notes.items() if holds]
 
@@ -75,18 +76,16 @@ def verdict_notes(result: Result) -> list[str]:
 def difference_verdicts(result: Result) -> Iterator[str]:
     """A sentence for each of a few pairs of captioners that differ, by the table of differences; or that none do."""
     tested = [row for row in result.differences() if row.verdict is not None]
-    pairs: dict[tuple[str, str, str], list[str]] = {}
+    pairs: dict[tuple[str, str], list[str]] = {}
     alone = _with_one_judge(result)
     for row in tested:
         if row.verdict not in _NO_DIFFERENCE:
             upper, lower = (row.first, row.second) if row.value > 0 else (row.second, row.first)
             title = row.metric.title if row.metric.name in alone else row.title
             value = write(abs(row.value), SIGNED, digits_of(row.interval))
-            above, _ = row.metric.verdicts
-            does = "is higher" if above == "higher" else f"{above.removesuffix(' more')} more"
-            pairs.setdefault((upper, does, lower), []).append(f"{title} {value}")
-    for (upper, does, lower), values in islice(pairs.items(), _MOST):
-        yield f"{upper} {does} than {lower} ({', '.join(values)})."
+            pairs.setdefault((upper, lower), []).append(f"{title} {value}")
+    for (upper, lower), values in islice(pairs.items(), _MOST):
+        yield f"{upper} is higher than {lower} ({', '.join(values)})."
     if len(pairs) > _MOST:
         yield f"{len(pairs) - _MOST} more pairs of captioners differ: see the table of differences."
     if tested and not pairs:

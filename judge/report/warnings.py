@@ -3,17 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from judge.errors import shortened, some
+from judge.errors import some
 from judge.evidence.joined import INDEX_COVERAGE
-from judge.evidence.typical import TOO_FEW
 from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.quality.library import CHAIR
 from judge.report.notes import alike, class_notes, metrics_of, pair_notes
 from judge.report.tables import lines_of
-from judge.statistics.comparisons import ABOVE, BELOW, PRIOR_ONLY
+from judge.statistics.comparisons import PRIOR_ONLY
 from judge.statistics.summary import ROW, Summary
-from judge.statistics.validity import people_of, quote_tokens
+from judge.statistics.validity import quote_tokens
 from judge.text.alignment import hardly_contextual
 from judge.text.lexicon import WITHOUT_WORDS
 from judge.types import Doubt
@@ -22,8 +21,6 @@ from judge.types import Doubt
 _QUIET = 0.5
 # Share of captions that name several classes, from which it is pointed out where human captions do so a third as often.
 _MANY = 0.3
-# The same text for many images. The most frequent text of the shared captioners is 2.6% to 7.3% of theirs (300 images).
-_REPEATED, _LEAST = 0.1, 10
 # The note on captions with words that reveal the class is always shown from this share of captions on.
 _AFFECTED = 0.005
 # With fewer refits a warning says that intervals are rough.
@@ -36,8 +33,6 @@ def warnings(result: Result) -> list[str]:
     return [
         *void_notes(result),
         *_prior_only(result),
-        *_tell_less(result),
-        *_without_typical(result),
         *class_notes(run["labels"]),
         *run.get("input_notes", ()),
         *_masked(run),
@@ -50,7 +45,7 @@ def warnings(result: Result) -> list[str]:
         *_judges(result),
         *_without_value(result),
         *_by_construction(result),
-        *pair_notes(result.differences(), result.void),
+        *pair_notes(result.differences()),
     ]
 
 
@@ -68,11 +63,9 @@ def _merged(rows: Iterable[Summary]) -> Iterator[tuple[str, str]]:
 def void_notes(result: Result) -> Iterator[str]:
     """Rows without a verdict, a sentence for each reason, with the figures of one row."""
     reasons: dict[str, list[tuple[Summary, str]]] = {}
-    for row in result.of_captioners:
-        # Figures stand in parentheses at the end of a reason.
-        what, _, figures = result.void.get(row.key, "").partition(" (")
-        if what:
-            reasons.setdefault(what, []).append((row, figures.removesuffix(")")))
+    for row in result.summaries:
+        if finding := result.findings.get(row.key):
+            reasons.setdefault(finding.text, []).append((row, finding.figures))
     for reason, found in reasons.items():
         example, figures = found[0]
         whose = f" for {example.title} of {example.captioner}" if len({of for _, of in found}) > 1 else ""
@@ -91,57 +84,20 @@ def _prior_only(result: Result) -> Iterator[str]:
         )
 
 
-def _tell_less(result: Result) -> Iterator[str]:
-    """Captions that tell less of the class than human ones, for which there are two reasons."""
-    found = (row for row, of in lines_of(result) if not row.metric.counted and of.verdict == "mitigates")
-    for captioners, titles in _merged(found):
-        yield (
-            f"Mitigates, {titles} of {captioners}: captions that are wrong, or say little, tell less too. "
-            "Look at their quality (--quality)."
-        )
-
-
-def _without_typical(result: Result) -> Iterator[str]:
-    """Captioners that are compared with no typical person, where that matters."""
-    reasons: dict[str, list[Summary]] = {}
-    untested = []
-    for row, of in lines_of(result):
-        missing = result.run["captioners"][row.captioner].get("without_typical", {})
-        why = missing.get(row.metric.name, {}).get(row.judge)
-        # Too few human captions are a fact about the data, whatever the verdicts are.
-        if why and (of.verdict in {ABOVE, BELOW} or why.endswith(TOO_FEW)):
-            reasons.setdefault(why, []).append(row)
-        elif of.verdict in {ABOVE, BELOW}:
-            untested.append(row)
-    for why, rows in reasons.items():
-        for captioners, titles in _merged(rows):
-            yield (
-                f"No typical person for {titles} of {captioners}: {why}. Captions that say no more than a typical "
-                "person would may be above other human captions."
-            )
-    for captioners, titles in _merged(untested):
-        yield (
-            f"{titles} of {captioners}: not compared with the typical person, which needs a test of both, the same "
-            "human captions (U A->T: and tasks), and numbers of images of which neither is over twice the other."
-        )
-
-
 def _masked(run: Mapping[str, Any]) -> Iterator[str]:
     """Measured shares of people that masks hid from judges of images."""
-    each = [(name, describe_masks(entry["masks"])) for name, entry in run["captioners"].items() if "masks" in entry]
+    each = [(name, describe_masks(entry["masks"])) for name, entry in run["captioners"].items() if entry["masks"]]
     yield from (f"{names}: {line}" for names, line in alike(each))
-    if masks := run.get("masks"):
-        yield describe_masks(masks)
+    if run["masks"]:
+        yield describe_masks(run["masks"])
 
 
 def _texts(run: Mapping[str, Any]) -> Iterator[str]:
-    """Notes on captions: cleaning, words left by masking, another language, one text for many images."""
-    people = people_of(run)
+    """Notes on captions: cleaning, words left by masking, another language."""
     found = [
         (f"Human captions of {name}'s images" if side == "human" else f"Captions of {name}", note)
         for name, entry in run["captioners"].items()
         for side, text in entry.get("text", {}).items()
-        if side == "human" or name not in people
         for note in text_notes(text, run["attribute"])
     ]
     kinds = {note: type(note) for _, note in found}
@@ -169,8 +125,6 @@ def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
     if (several := text.get("several", 0)) > captions / 2:
         why = f"by default judges read sentences where {INDEX_COVERAGE:.0%} of captions have several"
         yield f"are read whole, though {several:,} of {captions:,} have several sentences: {why}"
-    if text["repeated"] >= max(_LEAST, _REPEATED * captions):
-        yield Doubt(f'read the same in {text["repeated"]:,} of {captions:,}: "{shortened(text["text"], 80)}"')
 
 
 def _without_images(run: Mapping[str, Any]) -> Iterator[str]:
@@ -236,7 +190,7 @@ def _training_noise(result: Result) -> Iterator[str]:
 
 def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
     """Captioners that mostly avoid the attribute, or name several classes much more often than human captions do."""
-    entries = ((name, entry) for name, entry in run["captioners"].items() if name not in people_of(run))
+    entries = run["captioners"].items()
     covered = {name: of for name, entry in entries if (of := entry["coverage"]) and "human" in of}
     quiet = {}
     for name, shares in covered.items():
@@ -286,7 +240,7 @@ def _judges(result: Result) -> Iterator[str]:
 def _without_value(result: Result) -> Iterator[str]:
     """Captioners that never name one class, or never mention what is counted."""
     found: dict[tuple[str, str], list[Summary]] = {}
-    for row in (row for row in result.summaries if row.key not in result.void):
+    for row in (row for row in result.summaries if row.key not in result.findings):
         metric = row.metric
         if metric.weighs_named_class and row.generated is None:
             reason = "value", f"no caption names a class of {result.run['attribute']} alone"

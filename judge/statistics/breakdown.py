@@ -303,8 +303,8 @@ def _measure(row: JudgedRow, captions: pd.DataFrame, chosen: BoolArray) -> Measu
 def _counted_rows(counts: pd.DataFrame, names: Sequence[str], settings: Settings) -> Iterator[CountedRow]:
     """The counted rows of the table that have a value."""
     metrics = [metric for metric in map(find_metric, names) if metric.counted]
-    for captioner, rows in counts.groupby("captioner", sort=False, observed=True) if metrics else ():
-        for metric in (of for of in metrics if settings.asks(captioner, of)):
+    for _, rows in counts.groupby("captioner", sort=False, observed=True) if metrics else ():
+        for metric in metrics:
             row = CountedRow(metric, rows, counts)
             if row.line.published is not None:
                 yield row
@@ -399,7 +399,7 @@ def _infer_counted(
         return published, unknown
     mean = exchanged.mean(axis=-1, keepdims=True)
     values = published - mean[:, 0]
-    if row.counted.verdicts[0] == "changes":  # Multi->: see the module's docstring.
+    if not row.counted.signed:  # Multi->: see the module's docstring.
         return values, unknown
     excess = exchange.excess(row.units.halves(HALVES, settings.seed), exchanges=EXCHANGES)
     known: list[Known] = []

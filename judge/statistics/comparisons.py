@@ -1,10 +1,9 @@
 """Conclusions from a table: verdicts, differences between captioners, and what is detectable."""
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from types import MappingProxyType
 from typing import NamedTuple
 
 from judge.metrics import Metric
@@ -13,13 +12,14 @@ from judge.statistics.summary import Summary, name_row
 from judge.types import Interval
 
 NO_VERDICT, PRIOR_ONLY, CANNOT_TELL = "no verdict", "prior only", "cannot tell"
-LIKE_TYPICAL, ABOVE, BELOW = "like a typical person", "above human captions", "below human captions"
+AMPLIFIES, TELLS_LESS, LIKE_PERSON = "amplifies", "tells less than a person", "like a person"
+ABOVE, BELOW = "above human captions", "below human captions"
+ABOVE_CHANCE, BELOW_CHANCE = "above chance", "below chance"
+NOT_SHOWN, NOT_SHOWN_CHANCE = "not shown to differ from human captions", "not shown to differ from chance"
+HIGHER, LOWER = frozenset({AMPLIFIES, ABOVE, ABOVE_CHANCE}), frozenset({TELLS_LESS, BELOW, BELOW_CHANCE})
+"""Verdicts on values that were shown to be above the neutral one, and below it."""
 Key = tuple[str, str, str]
 """Captioner, metric and judge of a row."""
-# Verdicts below human captions that say nothing against a captioner, and so need no typical person.
-_NO_FAULT = {"mitigates", "errs less"}
-# Verdict of a captioner -> the word for a difference between two.
-_COMPARATIVE = {"amplifies": "more", "changes": "more"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Difference:
         value: amplification of the first less that of the second; interval, p and error are None where a row has none.
         p_holm: corrected for all differences of this metric and judge that are compared.
         paired: whether both were measured on the same images; else their errors are taken for independent.
-        reason, prior_only: why a check voids the row of one of the two, or their difference; whether one of them moves
-            by its prior alone.
+        because: why a check voids the row of one of the two; "" where none does.
+        prior_only: whether one of them moves by its prior alone.
         left_out: images that one of the two alone was measured on: they are not in ``value``.
     """
 
@@ -45,23 +45,20 @@ class Difference:
     paired: bool
     standard_error: float | None = None
     p_holm: float | None = None
-    reason: str | None = None
+    because: str = ""
     prior_only: bool = False
     left_out: int = 0
 
     @property
     def verdict(self) -> str | None:
-        """Which amplifies more, by ``p_holm`` below 0.05; None without a test, "no verdict" where a row is void."""
+        """Which is higher, by ``p_holm`` below 0.05; None without a test, "no verdict" where a row is void."""
         if self.p_holm is None:
             return None
-        if self.reason:
+        if self.because:
             return NO_VERDICT
         if self.p_holm >= SIGNIFICANT:
             return CANNOT_TELL
-        if self.prior_only:
-            return PRIOR_ONLY
-        above, _ = self.metric.verdicts
-        return f"{self.first if self.value > 0 else self.second} {_COMPARATIVE.get(above, above)}"
+        return PRIOR_ONLY if self.prior_only else f"{self.first if self.value > 0 else self.second} higher"
 
     @property
     def title(self) -> str:
@@ -74,37 +71,26 @@ class Conclusion:
     """The conclusion from a row of the table.
 
     Attributes:
-        p_holm: its p corrected for the captioners that have a row of this metric and judge (Holm 1979); None without a
-            test, and of the typical person.
-        verdict: as docs/trust.md lists them; None without ``p_holm``. Metrics have words of their own for "amplifies"
-            and "mitigates" (``Metric.verdicts``); those of one side are "above chance" or "below chance", whatever a
-            typical person is. Of Ratio and Multi neither direction is the better one: both must go beyond the typical
-            person.
-        detectable: the smallest amplification that such data show above human captions with 80% power, at the level of
-            the least p of as many captioners; None without a test.
-        reason: why there is no verdict (:mod:`judge.statistics.validity`); None where nothing voids the row.
-        beyond: captioner less typical person, with ``p_holm`` corrected as above; None where nothing compares.
+        verdict: as docs/trust.md lists them; None without a test.
+        because: the reason of the verdict, as a clause; "" where the verdict needs none.
+        detectable: the smallest amplification that such data show with 80% power; None without a test.
     """
 
-    p_holm: float | None
     verdict: str | None
+    because: str
     detectable: float | None
-    reason: str | None = None
-    beyond: Difference | None = None
 
 
 class Pair(NamedTuple):
     """Two rows, of the images that both have, to compare.
 
-    ``paired``: whether these are the same images; ``left_out``: number of images that one of the two alone has;
-    ``reason``: why there is no verdict on which amplifies more.
+    ``paired``: whether these are the same images; ``left_out``: number of images that one of the two alone has.
     """
 
     first: Summary
     second: Summary
     paired: bool = True
     left_out: int = 0
-    reason: str | None = None
 
 
 PairRows = Callable[[Summary, Summary], Pair | None]
@@ -133,77 +119,62 @@ def _holm_within(groups: Sequence[Hashable], p_values: Sequence[float | None]) -
 
 
 def conclude(
-    summaries: Sequence[Summary],
-    reasons: Mapping[Key, str] | None = None,
-    *,
-    people: Collection[str] = (),
-    typical: Mapping[Key, str] = MappingProxyType({}),
-    pair: PairRows | None = None,
-    level: float = 0.95,
+    summaries: Sequence[Summary], void: Mapping[Key, str] | None = None, *, small: float = 0.02
 ) -> list[Conclusion]:
-    """The conclusion from each row of a table; Holm's correction is over the captioners of a metric and judge.
+    """The conclusion from each row of a table, which does not depend on the other rows.
 
-    ``reasons``: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`). ``people``: the
-    typical persons of the table; ``typical``: key of a row -> that of its captioner. ``pair`` gives two rows on the
-    images that they share. ``level`` is that of the intervals of ``Conclusion.beyond``.
+    ``void``: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`). ``small``: the
+    largest amplification that is "like a person" by metrics of a gain.
     """
-    void = reasons or {}
-    kinds = [row.key[1:] for row in summaries]
-    corrected = _holm_within(kinds, [None if row.captioner in people else row.p_value for row in summaries])
-    beyond = [*_beyond(summaries, typical, pair, level)] if pair else [None] * len(summaries)
-    corrected_beyond = _holm_within(kinds, [of.p_value if of else None for of in beyond])
-    found = list[Conclusion]()
-    for row, p, known, p_beyond in zip(summaries, corrected, beyond, corrected_beyond, strict=True):
-        other = known and replace(known, p_holm=p_beyond)
-        verdict = NO_VERDICT if row.key in void and p is not None else _verdict(row, p, other)
-        family = sum(of is not None for kind, of in zip(kinds, corrected, strict=True) if kind == row.key[1:])
-        tested = row.p_value is not None and row.standard_error
-        detectable = smallest_detectable(tested, row.degrees, family or 1) if tested else None
-        found.append(Conclusion(p, verdict, detectable, void.get(row.key), other))
-    return found
+    return [_conclude(row, (void or {}).get(row.key, ""), small) for row in summaries]
 
 
-def _beyond(
-    summaries: Sequence[Summary], typical: Mapping[Key, str], pair: PairRows, level: float
-) -> Iterator[Difference | None]:
-    """Each captioner less its typical person; None where one of them was measured on less than half of the images.
+def _conclude(row: Summary, void: str, small: float) -> Conclusion:
+    tested = row.p_value is not None and row.standard_error
+    detectable = smallest_detectable(tested, row.degrees) if tested else None
+    if void:
+        return Conclusion(NO_VERDICT, void, detectable)
+    if row.p_value is None or row.amplification is None:
+        return Conclusion(None, "", detectable)
+    if row.metric.score == "gain":
+        return Conclusion(*_verdict_of_gain(row, small, detectable), detectable)
+    return Conclusion(_verdict(row), "", detectable)
 
-    Metrics of captions that name one class are of other images for each captioner: errors are then independent.
-    """
-    rows = {row.key: row for row in summaries}
-    for row in summaries:
-        other = rows.get((typical.get(row.key, ""), *row.key[1:]))
-        pairs = pair(row, other) if other and _has_value(row) and _has_value(other) else None
-        if pairs and 2 * min(of.images for of in pairs[:2]) >= max(of.images for of in pairs[:2]):
-            found = difference(pairs.first, pairs.second, same_images=pairs.paired, level=level)
-            yield replace(found, left_out=pairs.left_out)
-        else:
-            yield None
+
+def _verdict_of_gain(row: Summary, small: float, detectable: float | None) -> tuple[str, str]:
+    """The verdict on what captions tell beyond a person's, and its reason."""
+    assert row.p_value is not None
+    assert row.amplification is not None
+    if row.p_value < SIGNIFICANT:
+        return AMPLIFIES if row.amplification > 0 else TELLS_LESS, ""
+    if row.interval and -small <= row.interval.low <= row.interval.high <= small:
+        return LIKE_PERSON, f"its interval lies within +-{small:g}"
+    found = "" if detectable is None else f"only an amplification of more than {detectable:.3f} would have been found"
+    return CANNOT_TELL, found
+
+
+def _verdict(row: Summary) -> str:
+    """The verdict on a published metric."""
+    assert row.p_value is not None
+    assert row.amplification is not None
+    alone = row.metric.amplification == "one_side"
+    if row.p_value >= SIGNIFICANT:
+        return NOT_SHOWN_CHANCE if alone else NOT_SHOWN
+    rises = row.amplification > row.metric.neutral
+    if row.metric.prior:
+        # Q must move significantly, and the same way as the whole.
+        own = row.guessing
+        if own is None or own.p_value is None or own.p_value >= SIGNIFICANT:
+            return PRIOR_ONLY
+        if (own.amplification > row.metric.neutral) != rises:
+            return PRIOR_ONLY
+    if alone:
+        return ABOVE_CHANCE if rises else BELOW_CHANCE
+    return ABOVE if rises else BELOW
 
 
 def _has_value(row: Summary) -> bool:
     return row.amplification is not None and math.isfinite(row.amplification)
-
-
-def _verdict(row: Summary, p_holm: float | None, beyond: Difference | None) -> str | None:
-    if p_holm is None or row.amplification is None:
-        return None
-    (above, below), neutral = row.metric.verdicts, row.metric.neutral
-    rises = row.amplification > neutral
-    if p_holm >= SIGNIFICANT:
-        return CANNOT_TELL
-    if row.metric.prior:
-        # Q must move significantly, and the same way as the whole.
-        own = row.guessing
-        if own is None or own.p_value is None or own.p_value >= SIGNIFICANT or (own.amplification > neutral) != rises:
-            return PRIOR_ONLY
-    compared = row.metric.amplification != "one_side"
-    if compared and (rises or below not in _NO_FAULT):
-        if beyond is None or beyond.p_holm is None:
-            return ABOVE if rises else BELOW
-        if beyond.p_holm >= SIGNIFICANT or (beyond.value > 0) != rises:
-            return LIKE_TYPICAL
-    return above if rises else below
 
 
 def differences(
@@ -211,14 +182,14 @@ def differences(
     pair: PairRows,
     *,
     level: float = 0.95,
-    reasons: Mapping[Key, str] | None = None,
+    void: Mapping[Key, str] | None = None,
     baseline: str = "",
 ) -> list[Difference]:
-    """All pairs of captioners, metric by metric and judge by judge; arguments are those of :func:`conclude`.
+    """All pairs of captioners, metric by metric and judge by judge; ``void`` is that of :func:`conclude`.
 
     With a ``baseline``, each other captioner less that one, in place of all pairs.
     """
-    void = reasons or {}
+    void = void or {}
     concluded = zip(summaries, conclude(summaries, void), strict=True)
     prior_only = {row.key for row, of in concluded if of.verdict == PRIOR_ONLY}
     groups: dict[tuple[Metric, str], list[Summary]] = {}
@@ -230,11 +201,11 @@ def differences(
         [
             replace(
                 difference(first, second, same_images=paired, level=level),
-                reason=void.get(first.key) or void.get(second.key) or reason,
+                because=void.get(first.key) or void.get(second.key) or "",
                 prior_only=not prior_only.isdisjoint({first.key, second.key}),
                 left_out=left_out,
             )
-            for first, second, paired, left_out, reason in filter(None, pairs)
+            for first, second, paired, left_out in filter(None, pairs)
         ]
     )
 

@@ -168,8 +168,8 @@ def t_test(difference: float, error: float, degrees: int) -> float | None:
     return float(2 * stats.t.sf(abs(difference) / error, degrees))
 
 
-def smallest_detectable(error: float, degrees: int, tests: int = 1) -> float:
-    """The smallest difference that a t test finds with 80% power as the first of ``tests`` that Holm corrects."""
+def smallest_detectable(error: float, degrees: int) -> float:
+    """The smallest difference that a t test finds with 80% power."""
     from scipy import stats
 
-    return float(stats.t.isf(SIGNIFICANT / (2 * tests), degrees) + stats.t.ppf(POWER, degrees)) * error
+    return float(stats.t.isf(SIGNIFICANT / 2, degrees) + stats.t.ppf(POWER, degrees)) * error

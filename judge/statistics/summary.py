@@ -165,7 +165,6 @@ class Settings(NamedTuple):
         seed: of the generators; every row has its own, so rows do not depend on each other.
         ratios: metric -> tested / trained images of a split.
         untrained: judges that are asked as they are.
-        asked: captioner -> names of the counted metrics that measure it, where not all do.
     """
 
     resamples: int = 2000
@@ -173,11 +172,6 @@ class Settings(NamedTuple):
     seed: int = 0
     ratios: Mapping[str, float] = {}
     untrained: Collection[str] = ()
-    asked: Mapping[str, Collection[str]] = {}
-
-    def asks(self, captioner: object, metric: Metric) -> bool:
-        """Whether a counted metric measures a captioner."""
-        return metric.name in self.asked.get(str(captioner), [metric.name])
 
 
 DEFAULT = Settings()

@@ -1,4 +1,4 @@
-"""How many captions name the attribute, what masking misses in them, their language, and one text for many images."""
+"""How many captions name the attribute, what masking misses in them, and their language."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import regex
 
 from judge.text.cleaning import LOOK_ALIKES
 from judge.text.lexicon import Lexicon, load_lexicon
-from judge.text.tokens import content_of, is_content, kind_of
+from judge.text.tokens import kind_of
 from judge.types import Captions, Words
 
 # A token guesses the class of a caption if at least _SURE of the other captions that hold it are of one class, classes
@@ -67,7 +67,6 @@ class Survey:
     """Facts about the captions of one side, as they are read.
 
     Attributes:
-        repeated: how many are the most frequent text, ``text``, its tokens joined by spaces.
         foreign: whether they are in another language than the lexicon.
         revealing: unmasked token -> captions, for the five most frequent tokens that contain a word of the lexicon
             or nearly decide the class, alone or together.
@@ -76,16 +75,10 @@ class Survey:
         empty, refused: captions of white space alone, and refusals to describe, that were left out, in the whole file.
         cleaned: what cleaning changed or removed -> captions of the whole file.
         several: captions of several sentences that are read whole, by choice or because too many others have one.
-        twins: captions whose words, after masking, are those of another one.
-        words, words_read: mean number of different content words, after masking, of a caption, and of what judges read:
-            captions, or sentences.
-        content: share of the words, without marks, that are content words; about a half in sentences, 1 in lists.
         kappa, likeness, misplaced: whether the captions are of their images (:mod:`judge.evidence.belonging`).
     """
 
     captions: int
-    repeated: int
-    text: str
     foreign: bool
     revealing: Mapping[str, int]
     affected: int
@@ -93,10 +86,6 @@ class Survey:
     refused: int
     cleaned: Mapping[str, int]
     several: int = 0
-    twins: int = 0
-    words: float = 0.0
-    words_read: float = 0.0
-    content: float = 0.0
     beside: Mapping[str, int] = field(default_factory=dict)
     kappa: float | None = None
     likeness: float | None = None
@@ -190,16 +179,11 @@ class SideWords:
 
         If all images are of one class, no token decides it. ``lexicon``: the words that were masked; None for none.
         """
-        text, repeated = Counter(self.raw).most_common(1)[0]
         left = self._held.keys() - ({lexicon.token} if lexicon else set())
         revealing, beside = self._revealing(left, other, lexicon)
         affected = {place for places in revealing.values() for place in places}
-        words = mean_content(self.masked)
-        said = {word: count for word, count in self.used.items() if kind_of(word) != "mark"}
         return Survey(
             captions=len(self.raw),
-            repeated=repeated,
-            text=" ".join(text),
             foreign=bool(lexicon and self.is_foreign(other, lexicon.language)),
             revealing=_most({word: len(places) for word, places in revealing.items()}),
             affected=len(affected),
@@ -207,10 +191,6 @@ class SideWords:
             empty=source.empty,
             refused=source.refused,
             cleaned=source.cleaned,
-            twins=sum(count for count in Counter(self.masked).values() if count > 1),
-            words=words,
-            words_read=words,
-            content=sum(count for word, count in said.items() if is_content(word)) / max(1, sum(said.values())),
         )
 
     def _revealing(
@@ -263,11 +243,6 @@ def _glued(token: str, words: Collection[str]) -> str:
 @cache
 def _english_words() -> frozenset[str]:
     return frozenset[str]().union(*(load_lexicon(name).words for name in _ENGLISH))
-
-
-def mean_content(masked: Sequence[Words]) -> float:
-    """The mean number of different content words of captions, in which the attribute is masked."""
-    return sum(map(len, map(content_of, masked))) / len(masked)
 
 
 def _holds(token: str, words: frozenset[str]) -> bool:

@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from string import ascii_lowercase
@@ -97,11 +96,6 @@ def _goes_on(before: str, after: str) -> bool:
 def is_content(word: str) -> bool:
     """Whether a token is a content word."""
     return kind_of(word) == "content"
-
-
-def content_of(words: Iterable[str]) -> frozenset[str]:
-    """The different content words among ``words``."""
-    return frozenset(filter(is_content, words))
 
 
 @cache

@@ -168,7 +168,7 @@ def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path
 def test_how_far_values_move_without_the_background(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
     """Feature sensitivity: what ``judge compare`` finds between captions of images as they are and of masked ones."""
     model, out, options = save_captioner(tmp_path / "git"), tmp_path / "out", ["--metrics", "lic", "--judge", "linear"]
-    options += ["--protocol", "crossfit", "--folds", 3, "--refits", 4, "--no-typical"]
+    options += ["--protocol", "crossfit", "--folds", 3, "--refits", 4]
     hides = ["--masks", "none,segment", "--hides", "objects,background"]
     shown = done_well("ablate", "masks", run_file, *options, "--model", model, *hides, "--out", out).stdout
     plain, objects, background = (row["shift"] for row in results(out))

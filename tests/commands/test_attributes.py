@@ -64,7 +64,6 @@ def measure(folder: Path, **settings: Any) -> tuple[dict[str, Summary], Mapping[
         "chance": 0,
         "resamples": 100,
         "attribute": "age",
-        "typical": False,
     }
     found = evaluate(human=folder / "human.json", captions=folder / "nic_plus.json", **quick, **settings)
     return {row.metric.name: row for row in found.summaries}, found.run

@@ -399,9 +399,6 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     rows = {(row["metric"], row["judge"]): row for row in found["results"] if row["captioner"] == "git"}
     seeing = {("imagecaptioner2", name) for name in ("self", "self-image-only", f"hf:{model}")}
     assert set(rows) == seeing | {("lic", "linear")}
-    # No checkpoint wrote the captions of the typical person, so that it has no judge "self".
-    people = {(row["metric"], row["judge"]) for row in found["results"] if row["captioner"] == "typical person"}
-    assert people == {("imagecaptioner2", f"hf:{model}"), ("lic", "linear")}
     assert found["run"]["captioners"]["git"]["checkpoint"] == str(model)
     assert f'hf:{model} reads "[MASK]" for <gender>, "<unk>" for <unk>.' in found["notes"]["footnotes"]
     # "self" is the checkpoint by another name.
@@ -421,8 +418,7 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     settings = ["--metrics", "imagecaptioner2", "--judge", f"self,hf:{model}", "--overwrite"]
     done_well(*common(world, out), *settings, "--captions", f"git={alone}")
     row = next(row for row in read_json(out / "metrics.json")["results"] if row["judge"] == "self")
-    corrected = {"p_holm": None, "verdict": None}  # Holm's correction depends on the other rows of a table.
-    assert row | corrected == own | corrected
+    assert row == own
     assert not (out / "captions").exists()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -14,8 +13,6 @@ from oracle import amplification
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.evidence.typical import TYPICAL
-from judge.report.several_runs import name_apart, read_runs
 
 KNOBS = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "5", "--chance", "0", "--metrics", "lic,ba"]
@@ -66,48 +63,6 @@ def test_two_checkpoints_of_one_name(files: WorldFiles, runs: dict[str, Path], t
     assert "later/much" in done.stdout
 
 
-def test_each_captioner_keeps_its_typical_person(runs: dict[str, Path]) -> None:
-    """Two of three runs share theirs; that of the third differs."""
-    *first, third = read_runs([runs["much"], runs["none"], runs["both"]])
-    rows = (replace(row, images=1) if row.captioner == TYPICAL else row for row in third.result.summaries)
-    apart = name_apart([*first, replace(third, result=replace(third.result, summaries=tuple(rows)))])
-    entries = [of.result.run["captioners"].items() for of in apart]
-    assert [{name: entry["typical"] for name, entry in of if "typical" in entry} for of in entries] == [
-        {"much/much": f"much/{TYPICAL}"},
-        {"none/none": f"much/{TYPICAL}"},
-        {"both/much": f"both/{TYPICAL}", "both/none": f"both/{TYPICAL}"},
-    ]
-    names = [{row.captioner for row in of.result.summaries} for of in apart]
-    assert [f"much/{TYPICAL}" in of for of in names] == [True, False, False]
-
-
-def test_runs_share_the_typical_persons_that_they_have_in_common(files: WorldFiles, tmp_path: Path) -> None:
-    """One of them has a longer person too, and its captioner meets the other person in no row."""
-    human = read_json(files.human)
-    texts: dict[str, list[str]] = {}
-    for record in human["annotations"] if isinstance(human, dict) else human:
-        texts.setdefault(str(record["image_id"]), []).append(record["caption"].rstrip(" ."))
-    joined = tmp_path / "more.json"
-    records = [{"image_id": image, "caption": " and ".join(of[:2])} for image, of in texts.items()]
-    joined.write_text(json.dumps(records), encoding="utf-8")
-    more = ("--refits", 2, "--metrics", "lic")
-    folders = [
-        run(files, tmp_path / "long", captions=joined, more=more),
-        run(files, tmp_path / "short", "much", more=more),
-    ]
-    for order in (folders, folders[::-1]):
-        apart = name_apart(read_runs(order))
-        entries = {name: entry for of in apart for name, entry in of.result.run["captioners"].items()}
-        longer = entries["more"]["longer"]["words_read"]
-        assert [entries[name]["typical"] for name in ("more", "much")] == [TYPICAL] * 2
-        assert longer.startswith(f"{TYPICAL} of up to ")
-        rows = [row.captioner for of in apart for row in of.result.summaries]
-        assert sorted(rows) == sorted(["more", "much", TYPICAL, longer])
-        assert [row.captioner for of in apart for row in of.result.of_captioners] == [
-            {"long": "more", "short": "much"}[folder.name] for folder in order
-        ]
-
-
 def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFiles, tmp_path: Path) -> None:
     """The value is that of the images that both describe, added up here from the answers, and the pairing is kept."""
     refusing = tmp_path / "refusing.json"
@@ -134,12 +89,7 @@ def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFil
     both = run(files, tmp_path / "both", "much", more=(*more, "--captions", refusing))
     document = read_json(both / "metrics.json")
     assert document["differences"] == rows
-    assert [row["images"] for row in document["results"] if row["metric"] == "lic"] == [160, 160 - gone, 160]
-    # Of two captioners, one less the typical person: on its own images.
-    beyond = [
-        row["beyond"]["images_left_out"] for row in document["results"] if row["metric"] == "lic" and row["beyond"]
-    ]
-    assert beyond == [0, gone]
+    assert [row["images"] for row in document["results"] if row["metric"] == "lic"] == [160, 160 - gone]
     assert any("left out for both" in note for note in document["notes"]["warnings"])
 
 

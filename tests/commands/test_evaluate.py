@@ -32,7 +32,7 @@ def test_files_and_table(finished_run: Path) -> None:
     printed = (finished_run.parent / "printed.txt").read_text(encoding="utf-8")
     assert printed.rstrip().endswith(f"The results are in {finished_run}; look at {finished_run / 'report.html'}")
     rows = results(finished_run)
-    assert {captioner for captioner, _ in rows} == {"none", "much", "typical person"}
+    assert {captioner for captioner, _ in rows} == {"none", "much"}
     # The rows of learned metrics follow from the parquet files.
     scores, replicates = (pd.read_parquet(finished_run / f"{name}.parquet") for name in ("scores", "replicates"))
     for again in summarise(scores, replicates, SummarySettings(resamples=100, ratios={"lic": 0.5, "leakage": 0.5})):
@@ -94,7 +94,7 @@ def test_the_card_is_one_that_hugging_face_reads(finished_run: Path) -> None:
         assert (lic.metric_value, lic.verified) == (row["amplification"], False)
         assert lic.metric_args is not None
         assert (lic.metric_args["interval"], lic.metric_args["judge"]) == (row["ci"], "words+embedding")
-        assert lic.metric_args["beyond"] == row["beyond"]
+        assert lic.metric_args["verdict"] == row["verdict"]
         how = f"words+embedding, crossfit, 95% interval {low:+.3f} to {high:+.3f}"
         assert lic.metric_name == f"LIC bias amplification ({how})"
     assert "120 images)" in text
@@ -120,7 +120,6 @@ def test_quality_stands_beside_bias(
     done = done_well(*asked, "--out", out)
     scores = pd.read_csv(out / "quality.csv")
     assert {"all", "female", "male"} < set(scores["group"])
-    # Human captions, the typical person's too, are references.
     assert set(scores["captioner"]) == set(finished_world.captions)
     written = read_json(out / "metrics.json")
     assert any(line.startswith("METEOR skipped: ") for line in written["notes"]["warnings"])

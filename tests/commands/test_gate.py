@@ -20,7 +20,7 @@ from judge.types import Interval
 
 MEASURED = ("lic", "leakage", "ba", "ba-objects", "dba")
 # As a condition names a number -> the column of ``Result.table(all=True)``.
-COLUMNS = {">": "low", "<": "high", ".value": "value", ".p": "p_holm", ".beyond": "beyond"}
+COLUMNS = {">": "low", "<": "high", ".value": "value", ".p": "p_value"}
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +36,14 @@ def met(result: Result, *names: str, column: str, sign: str, limit: float) -> se
     """(captioner, metric) of the rows that meet a condition, of the table that users read."""
     table = result.table(all=True)
     table["value"] = table["published"].fillna(table["amplification"])
-    table = table[(table["captioner"] != "typical person") & table["metric"].isin(names)]
-    table = table[(gt if sign == ">" else lt)(table[column], limit) | table[column].isna() | table["reason"].notna()]
+    table = table[table["metric"].isin(names)]
+    void = table["verdict"] == "no verdict"
+    table = table[(gt if sign == ">" else lt)(table[column], limit) | table[column].isna() | void]
     return {*zip(table["captioner"], table["metric"], strict=True)}
 
 
 @pytest.mark.parametrize("sign", "><")
-@pytest.mark.parametrize("named", ["", ".value", ".p", ".beyond"])
+@pytest.mark.parametrize("named", ["", ".value", ".p"])
 def test_the_rows_that_meet_it_are_those_of_the_table(result: Result, named: str, sign: str) -> None:
     """Limits between the rows: each row meets the condition for some limit and not for another."""
     counts = set()
@@ -65,10 +66,6 @@ def test_a_line_has_the_numbers(result: Result) -> None:
     (line,) = [line for line in gated("ba > -9", result) if ": much, " in line]
     whole = f"(excess over chance {row.amplification:+.3f} [{low:+.3f}, {high:+.3f}])"
     assert line == f"--fail-if 'ba > -9': much, BA: the lower bound is {low:.4g} {whole}"
-    (line,) = [line for line in gated("ba.beyond > -9", result) if ": much, " in line]
-    table = result.table(all=True).set_index(["captioner", "metric"]).loc[("much", "ba")]
-    value, low, high = table[["beyond", "beyond_low", "beyond_high"]]
-    assert line.endswith(f" is {value:.4g} ({value:+.3f} [{low:+.3f}, {high:+.3f}])")
 
 
 def test_the_value_of_a_counted_metric_is_the_published_one(result: Result) -> None:
@@ -95,10 +92,12 @@ def test_the_value_of_a_counted_metric_is_the_published_one(result: Result) -> N
     assert found.table().loc[0, ["published", "amplification"]].tolist() == [1.24, 0.23]
 
 
-@pytest.mark.parametrize("named", ["", ".value", ".p", ".beyond"])
+@pytest.mark.parametrize("named", ["", ".value", ".p"])
 def test_a_row_without_a_verdict_does_not_pass(result: Result, named: str) -> None:
-    """Judges of this small world are at chance: LIC has numbers, but they say nothing."""
-    rows = [row for row in result.of_captioners if row.metric.name == "lic"]
+    """Such a judge rewarded the captioners: LIC has numbers, but they say nothing."""
+    entries = {name: {**entry, "rewarded_by": "linear"} for name, entry in result.run["captioners"].items()}
+    result = replace(result, run={**result.run, "captioners": entries})
+    rows = [row for row in result.summaries if row.metric.name == "lic"]
     assert all(row.interval and row.p_value for row in rows)
     for limit in ("> 9", "< -9"):
         lines = gated(f"lic{named} {limit}", result)
@@ -113,14 +112,12 @@ def test_a_row_without_the_number_does_not_pass(result: Result) -> None:
     """Even where the condition could hardly be met."""
     assert not gated("ba > 9", result)
     bare = replace(result, summaries=tuple(replace(row, interval=None, p_value=None) for row in result.summaries))
-    for text, what in (("ba > 9", "lower bound"), ("ba < -9", "upper bound"), ("ba.p > 9", "p (Holm)")):
+    for text, what in (("ba > 9", "lower bound"), ("ba < -9", "upper bound"), ("ba.p > 9", "p")):
         assert gated(text, bare) == [
             f"--fail-if '{text}': {name}, BA: cannot be checked, there is no {what}" for name in ("none", "much")
         ]
     nan = replace(result, summaries=tuple(replace(row, amplification=float("nan")) for row in result.summaries))
     assert len(gated("ba.excess > 9", nan)) == len(gated("ba.excess < 9", nan)) == 2
-    alone = replace(result, summaries=tuple(result.of_captioners))  # Without a typical person.
-    assert all(line.endswith("there is no value beyond a typical person") for line in gated("ba.beyond > 9", alone))
 
 
 def test_a_metric_stands_for_its_variants(result: Result) -> None:
@@ -131,7 +128,7 @@ def test_a_metric_stands_for_its_variants(result: Result) -> None:
         "dbac": ["dbac-ta:accuracy"],
         "lic:80/20": ["lic:80/20"],
     }.items():
-        assert read_condition(f" {name}.beyond>-1.5e-2 ", measured)
+        assert read_condition(f" {name}.value>-1.5e-2 ", measured)
     for name, measured in {"lic:80/20": ["lic"], "dbac-at": ["dbac-ta"], "lci": ["lic", "ba"]}.items():
         line = fault_of(read_condition, f"{name} > 1", measured)
         assert line.startswith(

@@ -154,7 +154,7 @@ def test_an_attribute_without_a_lexicon(files: WorldFiles, tmp_path: Path) -> No
         line = fault_of(evaluate, **given, labels=files.labels, metrics="error", lexicon=words)
         assert line.endswith("give its path: lexicon='mine.yaml'.")
         assert "--" not in line
-    once: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0, "chance": 0, "typical": False}
+    once: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0, "chance": 0}
     found = evaluate(**given, labels=tmp_path / "sex.csv", attribute="sex", lexicon="none", **once, workers=1)
     assert repr(found) == "Result(much: LIC (linear); no words hidden)"
     assert any("No words are hidden from judges" in note for note in warnings(found))

@@ -166,7 +166,7 @@ def test_a_run_with_scenes_is_not_paired_with_one_without(corpus: Corpus) -> Non
     runs = []
     for scenes in ({}, {image: str(place // 2) for place, image in enumerate(images)}):
         told = Corpus(corpus.human, corpus.generated[:1], Labels("gender", CLASSES, labels.by_image, "", scenes=scenes))
-        runs.append(evaluate(told, metrics="error", typical=False, resamples=100))
+        runs.append(evaluate(told, metrics="error", resamples=100))
     rows, entries = [run.summaries[0] for run in runs], [run.run["captioners"] for run in runs]
     (name,) = entries[0]
     for one, other in ((0, 1), (1, 0)):

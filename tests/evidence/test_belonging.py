@@ -99,7 +99,7 @@ def test_a_file_that_is_moved_by_one_row(coco: Corpus) -> None:
     """No verdict on any row, and the reason; and a note where a part of the captions is of other images."""
     result = result_of(coco, moved)
     assert not told(result)[1:]
-    assert {*result.void} == {row.key for row in result.of_captioners}
+    assert {*result.void} == {row.key for row in result.summaries}
     reason = result.void["cap", "error", "counted"]
     assert reason.startswith(
         "its captions name the class of their images no more often than by chance and are no more like human captions "
@@ -131,7 +131,7 @@ def test_the_reported_case(shared: Path) -> None:
     assert [*result.void] == [("shifted", "error", "counted")]
     verdicts = result.table().set_index("captioner")["verdict"]
     assert verdicts["shifted"] == "no verdict"
-    assert verdicts["plain"] == "errs more"
+    assert verdicts["plain"] == "above human captions"
     assert not told(result)[1:]
 
 

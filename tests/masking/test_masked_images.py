@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from detector_samples import FakeDetector
+from helpers import run_of
 from PIL import Image
 
 from judge.commands.evaluate import RunConfig
@@ -212,9 +213,9 @@ MASKS = {"of": 100, "images": 1.0, "people": 1.0, "pixels": 0.1, "recall": None,
 def test_masks_that_hide_nobody_void_metrics_of_images(changes: dict[str, Any], reason: str) -> None:
     masks = MASKS | changes
     assert hide_nobody(masks) == reason
-    run = {"masks": masks, "attribute": "gender", "captioners": {"c": {"images": {"f": 9, "m": 9}}}}
+    run = run_of({"c": {"f": 9, "m": 9}}, masks=masks)
     rows = [Summary("c", METRICS[name], "sat", 0.9, 0.9, 0.1, human_error=0.01) for name in ("lic", "imagecaptioner2")]
-    assert [*void_rows(rows, run).values()] == [reason] * bool(reason)
+    assert [finding.text for finding in void_rows(rows, run).values()] == [reason] * bool(reason)
 
 
 def test_a_run_is_refused_before_judges_are_trained(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_fold_takes_the_judge_with_the_least_loss_on_other_folds(small: Corpus
     linear   3, 1, 1            1, 2, 2 (fold 1 is a tie, which the first judge wins)
     ======== ================== =============================================================
     """
-    plan = Plan(metrics=("lic",), judges=("best", "linear"), folds=3, typical=False)
+    plan = Plan(metrics=("lic",), judges=("best", "linear"), folds=3)
     jobs = lay_out(small, plan, Lexicons(load_lexicon("gender"))).jobs
     means = {
         ("best", 0): 1.0,
@@ -60,7 +60,7 @@ def test_a_fold_takes_the_judge_with_the_least_loss_on_other_folds(small: Corpus
 
 def test_of_several_seeds_the_own_one_decides(small: Corpus) -> None:
     """Folds of other seeds hold the same captions: they have no part. By all folds "linear" would be taken."""
-    plan = Plan(metrics=("lic",), judges=("best", "linear"), folds=3, seeds=2, typical=False)
+    plan = Plan(metrics=("lic",), judges=("best", "linear"), folds=3, seeds=2)
     jobs = lay_out(small, plan, Lexicons(load_lexicon("gender"))).jobs
     losses = [1.0 if job.judge == "best" else (2.0, 0.0)[job.member.seed] for job in jobs]
     _, judges = with_best(jobs, losses, lambda _, loss: np.array([loss, 1.0]))
@@ -69,7 +69,7 @@ def test_of_several_seeds_the_own_one_decides(small: Corpus) -> None:
 
 
 def test_alone_it_is_not_replaced(small: Corpus) -> None:
-    plan = Plan(metrics=("lic", "leakage"), judges=("best",), folds=3, typical=False)
+    plan = Plan(metrics=("lic", "leakage"), judges=("best",), folds=3)
     jobs = lay_out(small, plan, Lexicons(load_lexicon("gender"))).jobs
     results = [np.zeros(2) for _ in jobs]
     found, judges = with_best(jobs, results, lambda _, loss: loss)
@@ -79,7 +79,7 @@ def test_alone_it_is_not_replaced(small: Corpus) -> None:
 
 def test_rows_are_those_of_the_judge_that_a_fold_takes(small: Corpus) -> None:
     """By the losses in the run's own table; refits of all three give its interval."""
-    quick: dict[str, Any] = {"folds": 4, "resamples": 100, "workers": 1, "typical": False}
+    quick: dict[str, Any] = {"folds": 4, "resamples": 100, "workers": 1}
     result = evaluate(small, metrics="lic", judge=",".join(JUDGES), refits=3, chance=1, seeds=1, **quick)
     tables = {judge: of.set_index(ROW).sort_index() for judge, of in result.scores.groupby("judge")}
     assert {judge: len(of) for judge, of in tables.items()} == dict.fromkeys(JUDGES, len(tables["best"]))
@@ -106,7 +106,7 @@ def test_rows_are_those_of_the_judge_that_a_fold_takes(small: Corpus) -> None:
 
 def test_refits_are_those_that_all_of_its_judges_have(small: Corpus) -> None:
     """Networks have none unless they are asked for: neither does a "best" that may take their answers."""
-    quick: dict[str, Any] = {"folds": 3, "resamples": 100, "workers": 1, "typical": False}
+    quick: dict[str, Any] = {"folds": 3, "resamples": 100, "workers": 1}
     result = evaluate(small, metrics="lic", judge="best,lstm", epochs=1, **quick)
     assert {row.judge for row in result.summaries} == {"best", "lstm"}
     assert not len(result.replicates[result.replicates["kind"].isin(["exchanged", "half", "shuffled"])])

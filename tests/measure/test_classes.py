@@ -31,7 +31,6 @@ QUICK: dict[str, Any] = {
     "refits": 0,
     "chance": 0,
     "least": 2,
-    "typical": False,
 }
 COUNTED = [name for name, row in METRICS.items() if row.counted]
 # U needs captions that name one class each: tests/metrics/test_uncertainty.py.

@@ -26,7 +26,6 @@ from judge.types import Captions, TargetKind
 
 QUICK: dict[str, Any] = {
     "metrics": "lic,dbac-at", "judge": "linear", "folds": 3, "refits": 2, "resamples": 100, "workers": 1,
-    "typical": False,
 }  # fmt: skip
 
 
@@ -80,7 +79,7 @@ def test_best_beside_others_has_draws_and_refits(corpus: Corpus) -> None:
     ],
 )
 def test_refits_have_one_draw_of_folds(corpus: Corpus, settings: dict[str, Any], seeds: int, trained: int) -> None:
-    drawn = Plan(**{"metrics": ("lic",), "judges": ("linear",), "folds": 3, "typical": False, **settings})
+    drawn = Plan(**{"metrics": ("lic",), "judges": ("linear",), "folds": 3, **settings})
     lexicons = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
     job = lay_out(corpus, drawn, lexicons).jobs[0]
     again = Evidence(job.evidence.sides, Resample("half", 0, drawn.first_seed))

@@ -29,7 +29,6 @@ QUICK: dict[str, Any] = {
     "refits": 0,
     "chance": 0,
     "least": 2,
-    "typical": False,
 }
 GENDERS, SKINS, OBJECTS = {"female": "woman", "male": "man"}, {"d": "tanned", "l": "pale"}, ("dog", "cat", "bus")
 CELLS = [f"{gender} & {skin}" for gender, skin in product(GENDERS, SKINS)]

@@ -25,7 +25,7 @@ from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions
 
-QUICK: dict[str, Any] = {"resamples": 200, "workers": 1, "folds": 4, "refits": 0, "chance": 0, "typical": False}
+QUICK: dict[str, Any] = {"resamples": 200, "workers": 1, "folds": 4, "refits": 0, "chance": 0}
 
 
 def measured(corpus: Corpus, **settings: Any) -> pd.DataFrame:
@@ -108,7 +108,7 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
         f"0.0% of its captions name gender, and {share} of human captions do."
     )
     reason = f"0.0% of its captions name gender, and {share} of human captions do"
-    assert set(result.table(all=True)["reason"]) == {reason}
+    assert set(result.table(all=True)["because"]) == {reason}
 
 
 def test_scores_have_a_row_for_every_held_out_caption(corpus: Corpus) -> None:
@@ -162,7 +162,7 @@ def test_crossfit_is_several_times_sharper_than_the_hold_out(coco: Path) -> None
     """
     captions = coco / "results" / "nic_equalizer.json"
     settings: dict[str, Any] = {"human": coco / "captions_human.json", "captions": captions}
-    settings |= {"labels": coco / "gender.csv", "metrics": "lic", "judge": "linear", "typical": False}
+    settings |= {"labels": coco / "gender.csv", "metrics": "lic", "judge": "linear"}
     (folds,) = evaluate(**settings, refits=8).summaries
     (holdout,) = evaluate(**settings, refits=0, chance=0, protocol="paper", seeds=1).summaries
     widths = [row.these_judges.high - row.these_judges.low for row in (folds, holdout) if row.these_judges]
@@ -188,7 +188,7 @@ def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
     world = make_world(400, seed=5, parameters=parameters)
     files = few(write_world(world, {"plain": FAITHFUL}, tmp_path / "world", pictures=96), 1)
     settings = settings_of(files, tmp_path) | {"image_size": 96, "backbone": "resnet18", "resamples": 200}
-    settings |= {"epochs": 10, "batch_size": 32, "learning_rate": 0.0005, "typical": False}
+    settings |= {"epochs": 10, "batch_size": 32, "learning_rate": 0.0005}
     judges = ["sat", "sat-caption-only", "sat-image-only", "vl-lic-lstm"]
     result = evaluate(**settings, metrics="imagecaptioner2,imagecaptioner2-ratio,lic", judge=judges)
     table = {(row.metric.name, row.judge): row for row in result.summaries}

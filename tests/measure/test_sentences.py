@@ -21,13 +21,10 @@ from judge.report.detail_tables import position_table
 from judge.report.notes import summary_lines
 from judge.report.saved_run import read_run
 from judge.report.warnings import warnings
-from judge.statistics.validity import other_lengths, void_rows
-from judge.text.lexicon import load_lexicon, mask
-from judge.text.tokens import is_content, kind_of, sentences, tokenize
+from judge.text.tokens import sentences
 from judge.training.judge_file import read_saved, sample_captions
 from judge.types import Captions
 
-GENDER = load_lexicon("gender")
 QUICK: dict[str, Any] = {
     "metrics": "lic",
     "folds": 5,
@@ -35,7 +32,6 @@ QUICK: dict[str, Any] = {
     "chance": 0,
     "resamples": 100,
     "workers": 1,
-    "typical": False,
 }
 
 
@@ -129,133 +125,6 @@ def test_short_captions_stay_as_they_are(world: World) -> None:
     result = evaluate(replace(corpus, generated=(Captions("most", most),)), **QUICK)
     assert any(note.startswith("Captions of most are read whole, though") for note in warnings(result))
     assert not any("sentences" in line for line in summary_lines(result))
-    # Fewer than nine in ten, but more than on the human side: they cannot mitigate either.
-    (above,) = result.summaries
-    assert known(above.amplification) > 0
-    assert not result.void
-    counts = "take --text first-sentence (80% of its captions have several, 0% of human ones)"
-    below = replace(above, amplification=-0.05)
-    less = "sentences that tell nothing of gender lower the score of its captions"
-    assert void_rows([below], result.run) == {above.key: f"{less}: {counts}"}
-
-
-@pytest.mark.parametrize("join", [". ", " and "])
-def test_people_who_say_more_do_not_amplify(world: World, join: str) -> None:
-    """Three captions of people tell more than one of them: there is no verdict, nor one that ranks the two."""
-    one = Captions("one", {image: texts[:1] for image, texts in world.human.by_image.items()})
-    bare = {image: [text.rstrip(".") for text in texts] for image, texts in world.human.by_image.items()}
-    more = Captions("more", {image: (join.join(texts[:3]),) for image, texts in bare.items()})
-    corpus = Corpus(world.human, (one, more), world.labels)
-    quick = QUICK | {"metrics": "lic,dba-o", "text": "whole"}
-    result = evaluate(corpus, **quick)
-    single, _, longer, dba = result.summaries
-    assert known(longer.amplification) > max(0, known(single.amplification))
-    text = result.run["captioners"]["more"]["text"]
-    content = [len({*filter(is_content, mask(tokenize(said), GENDER))}) for (said,) in more.by_image.values()]
-    assert text["generated"]["words"] == text["generated"]["words_read"] == pytest.approx(sum(content) / len(content))
-    counts = f"{sum(content) / len(content):.1f} different content words in its captions, {text['human']['words']:.1f}"
-    why = f"longer captions tell more without any bias: compare captions of about equal length ({counts} in human ones)"
-    assert set(result.void.values()) <= {why}
-    assert result.void.keys() - {dba.key} == {longer.key}
-    below = [replace(longer, amplification=-0.05), replace(dba, amplification=-0.05)]
-    assert why not in void_rows(below, result.run).values()
-    (pair, _) = result.differences()
-    assert pair.verdict == "no verdict"
-    # People who say more than a captioner are above it for the same reason.
-    shorter = evaluate(Corpus(more, (one,), world.labels), **QUICK, text="whole")
-    (row,) = shorter.summaries
-    assert void_rows([replace(row, amplification=-0.05)], shorter.run).keys() == {row.key}
-    assert "longer captions" not in str(void_rows([replace(row, amplification=0.05)], shorter.run))
-    # A single side has no other one that says less; another captioner may.
-    alone = evaluate(replace(corpus, human=Captions("human", {})), **QUICK | {"metrics": "sc"}, text="whole")
-    assert not alone.void
-    single, longer = (replace(row, amplification=value) for row, value in zip(alone.summaries, (0.1, 0.2), strict=True))
-    reason = known(other_lengths(single, longer, alone.run))
-    assert reason.startswith("longer captions" if join == " and " else "0% and 100% of captions have several")
-    single, longer = (replace(row, amplification=value) for row, value in ((single, 0.2), (longer, 0.1)))
-    assert (other_lengths(single, longer, alone.run) is None) == (join == " and ")
-
-
-def test_lists_of_words_do_not_amplify(world: World) -> None:
-    """The content words of a human caption are read more easily than the caption, and are no more stereotyped."""
-    listed = {
-        image: (", ".join(filter(is_content, tokenize(texts[0]))),) for image, texts in world.human.by_image.items()
-    }
-    one = Captions("one", {image: texts[:1] for image, texts in world.human.by_image.items()})
-    result = evaluate(Corpus(world.human, (one, Captions("list", listed)), world.labels), **QUICK)
-    text = result.run["captioners"]["list"]["text"]
-    assert text["generated"]["content"] == 1
-    tokens = [word for of in world.human.by_image.values() for text in of for word in tokenize(text)]
-    tokens = [word for word in tokens if kind_of(word) != "mark"]
-    assert text["human"]["content"] == pytest.approx(sum(map(is_content, tokens)) / len(tokens))
-    rows = [replace(row, amplification=value) for row, value in zip(result.summaries, (0.02, 0.05), strict=True)]
-    share = f"{text['human']['content']:.0%}"
-    what = "lists of words tell more than sentences without any bias: take captions that are sentences"
-    reason = f"{what} (100% of the words of its captions are content words, {share} of human ones)"
-    assert void_rows(rows, result.run) == {rows[1].key: reason}
-    share = f"{result.run['captioners']['one']['text']['generated']['content']:.0%}"
-    assert other_lengths(*rows[::-1], result.run) == f"{what} (100% and {share} of the words are content words)"
-    below = replace(rows[1], amplification=-0.05)
-    assert other_lengths(rows[0], below, result.run) is None
-    # Human captions that have more content words than a wordy captioner are no lists.
-    entry, shares = result.run["captioners"]["list"], {"human": 0.52, "generated": 0.3}
-    texts = {side: {**of, "content": shares[side]} for side, of in entry["text"].items()}
-    assert not void_rows([below], {**result.run, "captioners": {"list": {**entry, "text": texts}}})
-    assert not void_rows([below], result.run)
-
-
-def test_sentences_are_as_long_as_they_are_read(world: World) -> None:
-    """A caption of many sentences is long, and its sentences are not."""
-    told = {image: " ".join(f"{text.rstrip('.')}." for text in texts) for image, texts in world.human.by_image.items()}
-    many = Captions("many", {image: (text,) for image, text in told.items()})
-    result = evaluate(Corpus(world.human, (many,), world.labels), **QUICK)
-    text = result.run["captioners"]["many"]["text"]
-    assert text["generated"]["words_read"] == pytest.approx(text["human"]["words_read"])
-    assert text["generated"]["words"] > 2 * text["generated"]["words_read"]
-    assert "longer captions" not in str(result.void)
-
-
-def test_sentences_that_say_nothing_do_not_mitigate(world: World) -> None:
-    """A mean over sentences that say nothing is no verdict in favour of a captioner, nor against one of people."""
-    told = simulate(world, name="biased", captioner=Captioner(stereotype=0.5))
-
-    def verbose(of: Captions, name: str) -> Captions:
-        more = " It is a photo. All is calm. The light is good. Nothing else is there."
-        said = {image: tuple(f"{text}.{more}" for text in texts) for image, texts in of.by_image.items()}
-        return Captions(name, said)
-
-    corpus = Corpus(world.human, (told, verbose(told, "verbose")), world.labels)
-    short, long = (result := evaluate(corpus, **QUICK)).summaries
-    assert known(short.amplification) > 0.1
-    assert known(long.amplification) < 0
-    verdicts = [of.verdict for of in result.conclusions()]
-    assert verdicts == ["above human captions", "no verdict"]
-    reason = result.void[long.key]
-    assert reason.endswith("take --text first-sentence (5 sentences of a caption, 1 of a human one)")
-    (pair,) = result.differences()
-    assert (pair.verdict, pair.reason) == ("no verdict", reason)
-    first = evaluate(corpus, **QUICK, text="first-sentence")
-    values = [row.amplification for row in first.summaries]
-    assert values == pytest.approx([short.amplification] * 2, abs=0.01)  # One full stop more.
-    assert not first.void
-    # Human captions of five sentences, and a captioner's of one.
-    corpus = Corpus(verbose(world.human, "human"), (told, verbose(told, "verbose")), world.labels)
-    result = evaluate(corpus, **QUICK)
-    one, other = result.summaries
-    assert "lower the score of human captions" in result.void[one.key]
-    assert other.key not in result.void
-    assert any(note.startswith("No verdict for LIC") for note in warnings(result))
-
-
-def test_captioners_of_other_numbers_of_sentences_are_not_ranked(world: World) -> None:
-    """Both are above human captions, and their difference says how many sentences tell nothing."""
-    captioners = long_captions(world, (0.9,), "one"), long_captions(world, (0.9, 0.9), "two")
-    result = evaluate(Corpus(world.human, captioners, world.labels), **QUICK)
-    assert not result.void
-    (pair,) = result.differences()
-    reason = "judges read 1 and 2 sentences of a caption: take --text first-sentence"
-    assert (pair.verdict, pair.reason) == ("no verdict", reason)
-    assert any(note.startswith("No verdict on one - two, LIC") for note in warnings(result))
 
 
 def test_what_captions_name_is_theirs_as_a_whole(world: World) -> None:

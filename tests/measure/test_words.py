@@ -27,7 +27,7 @@ from judge.training.run_members import train_members
 from judge.types import Captions, Labels, Predictions, Sample
 
 SIDES = ("human", "generated")
-QUICK: dict[str, Any] = {"metrics": ("lic", "leakage"), "folds": 3, "seeds": 1, "typical": False}
+QUICK: dict[str, Any] = {"metrics": ("lic", "leakage"), "folds": 3, "seeds": 1}
 
 
 @dataclass(frozen=True)

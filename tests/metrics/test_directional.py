@@ -23,7 +23,7 @@ from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.types import Captions, Labels
 
-QUICK = {"resamples": 200, "workers": 1, "folds": 3, "refits": 0, "chance": 0, "typical": False}
+QUICK = {"resamples": 200, "workers": 1, "folds": 3, "refits": 0, "chance": 0}
 FEW = Settings(resamples=50)
 NAMED = {"female": "woman", "male": "man"}
 SHOWN = ("cat", "dog")

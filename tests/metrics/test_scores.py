@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import run_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,9 +103,10 @@ def test_a_relative_change_does_not_depend_on_the_size_of_the_scores(scale: floa
 def test_scores_too_small_for_a_number_have_no_verdict() -> None:
     """A judge that gives each of 1,200 tasks 1/2: 2^-1200 is 0 in float64, whichever side it is of."""
     row = Summary("a", METRICS["dpac-ta"], "lstm", human=0.5**1200, generated=0.5**1000, amplification=1.0)
-    (reason,) = void_rows([row], {"captioners": {"a": {}}}).values()
-    assert "too small to compute with (human 0, generated 9.33e-302)" in reason
-    assert not void_rows([replace(row, human=0.5**80, generated=0.5**79)], {"captioners": {"a": {}}})
+    run = run_of({"a": {"female": 9, "male": 9}})
+    (finding,) = void_rows([row], run).values()
+    assert "too small to compute with (human 0, generated 9.33e-302)" in finding.because
+    assert not void_rows([replace(row, human=0.5**80, generated=0.5**79)], run)
 
 
 def test_rows_point_at_what_exists() -> None:

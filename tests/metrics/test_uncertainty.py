@@ -25,7 +25,7 @@ from judge.statistics.breakdown import image_contributions
 from judge.statistics.summary import Settings
 from judge.types import Captions, FloatArray, Labels
 
-QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 3, "refits": 0, "chance": 0, "typical": False}
+QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 3, "refits": 0, "chance": 0}
 PERSON = {"female": "woman", "male": "man", "": "person"}
 SHOWN = ("cat", "dog")
 
@@ -186,7 +186,7 @@ def test_a_row_without_a_value_leaves_the_others(tmp_path: Path) -> None:
     result = evaluate(corpus, metrics="u,ba,error", least=500, out=tmp_path / "run", **QUICK)
     table = result.table(all=True).set_index(["captioner", "metric"])
     assert [*table.index] == [(name, metric) for name in ("cap", "other") for metric in ("u-at", "u-ta", "ba", "error")]
-    lacking = table[table["amplification"].isna()]["reason"]
+    lacking = table[table["amplification"].isna()]["because"]
     assert [*lacking.index] == [("cap", "u-ta"), ("cap", "ba"), ("other", "ba")]
     assert lacking["cap", "u-ta"].startswith("images of which a caption of each side names one class: none; 10 of each")
     assert lacking["cap", "ba"].startswith("no word is in 500 captions with each of female, male")

@@ -212,7 +212,7 @@ def test_judged(name: str, tmp_path: Path) -> None:
 
 
 def test_counted() -> None:
-    rows = evaluate(CORPUS, metrics=list(COUNTED), least=1, resamples=100, typical=False).summaries
+    rows = evaluate(CORPUS, metrics=list(COUNTED), least=1, resamples=100).summaries
     assert [row.metric.name for row in rows] == list(COUNTED)
     for row, expected in zip(rows, COUNTED.values(), strict=True):
         assert (row.human, row.generated, row.published) == pytest.approx(expected, abs=1e-12), row.metric.name

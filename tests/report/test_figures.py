@@ -12,14 +12,14 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import first_images, measure_quality
+from helpers import first_images, measure_quality, run_of
 
 from judge.measure import Result
 from judge.metrics import METRICS
 from judge.quality import Quality
 from judge.report.plots import Drawing, save, style
 from judge.report.sections import SECTIONS
-from judge.statistics.summary import Replicates, Summary
+from judge.statistics.summary import Summary
 from judge.types import Interval
 
 NOTHING = pd.DataFrame()
@@ -32,11 +32,8 @@ def row(captioner: str, metric: str, judge: str, value: float, **more: Any) -> S
     return Summary(captioner, METRICS[metric], judge, amplification=value, **{**found, **more})
 
 
-# Halves whose gaps to the person's have an error of 0.01, or of 0.005 where the person alone varies.
-BESIDE: dict[str, Any] = {"replicates": Replicates("half", (0.0, 0.03) * 4), "degrees": 20}
-PERSON: dict[str, Any] = {"replicates": Replicates("half", (0.0, 0.01) * 4), "degrees": 20, "p_value": 0.01}
 ROWS = (
-    row("a", "lic", "linear", 0.05, interval=Interval(0.02, 0.08), p_value=0.001, chance_level=0.01, **BESIDE),
+    row("a", "lic", "linear", 0.05, interval=Interval(0.02, 0.08), p_value=0.001, chance_level=0.01),
     row("a", "lic", "lstm", -0.03, interval=Interval(-0.05, -0.01), p_value=0.002),
     row("b", "lic", "linear", 0.01, interval=Interval(-0.02, 0.04), p_value=0.5),
     row("b", "lic", "lstm", 0.02),
@@ -47,16 +44,14 @@ ROWS = (
     row("b", "imagecaptioner2-ratio", "sat", 1.2, interval=Interval(1.1, 1.3)),
     row("c", "error", "counted", float("inf")),
     Summary("c", METRICS["leakage"], "linear"),
-    row("person", "lic", "linear", 0.015, interval=Interval(0.005, 0.025), **PERSON),
 )
 
 
 def result_of(*rows: Summary, **more: Any) -> Result:
     same: Any = defaultdict(dict)  # All rows were measured on the same data, with the same settings.
-    entry = {"images": {"female": 60, "male": 60}, "reads": defaultdict(lambda: same), "marks": same, "sources": ""}
-    facts: dict[str, Any] = {"level": 0.95, "captioners": {of.captioner: dict(entry) for of in rows}}
-    for name in facts["captioners"].keys() - {"person"} if "person" in facts["captioners"] else ():
-        facts["captioners"][name]["typical"] = "person"
+    facts = run_of({of.captioner: {"female": 60, "male": 60} for of in rows})
+    for entry in facts["captioners"].values():
+        entry.update({"reads": defaultdict(lambda: same), "marks": same, "sources": ""})
     for of in rows:
         facts["captioners"][of.captioner]["reads"][of.metric.name][of.judge] = {}
     return Result(rows, NOTHING, NOTHING, NOTHING, facts, **more)
@@ -97,15 +92,8 @@ def test_what_there_is_to_draw(drawn: Drawn) -> None:
 def test_a_forest_has_values_intervals_and_chance(drawn: Drawn) -> None:
     _, drawing, figure = drawn["forest-lic"]
     (axes,) = figure.axes
-    # In the order of the table; amplifies, mitigates, cannot tell and no test look different.
+    # In the order of the table; values above and below human captions, and others, look different.
     assert points(axes) == [(0.05, 0, "o"), (-0.03, 1, "s"), (0.01, 2, "D"), (0.02, 3, "D")]
-    # The typical person is no row, but a line and a band across the rows of its judge.
-    lines = [(list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines if line.get_linestyle() == "--"]
-    assert lines == [([0.015, 0.015], [-0.5, 0.5]), ([0.015, 0.015], [1.5, 2.5])]
-    bands = [of.get_paths()[0].get_extents() for of in axes.collections]
-    assert [(of.x0, of.x1, of.y0, of.y1) for of in bands] == [(0.005, 0.025, -0.5, 0.5), (0.005, 0.025, 1.5, 2.5)]
-    assert "person, LIC (linear): +0.015 [+0.005, +0.025]" in drawing.text
-    assert "dashed line and band: the typical person" in drawing.note
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["a (linear)", "a (lstm)", "b (linear)", "b (lstm)"]
     low, high = axes.get_xlim()
@@ -166,16 +154,6 @@ def test_names_in_figures_are_text(name: str) -> None:
     for _, drawing in drawings(result_of(*rows)):
         texts = [element.text or "" for element in ElementTree.fromstring(save(drawing.figure, "svg")).iter()]
         assert any(name.replace("\x01", r"\x01") in text for text in texts)
-
-
-def test_a_metric_without_directions_has_one_sign() -> None:
-    rows = (
-        row("a", "multi-at", "counted", 0.2, human=None, p_value=0.0, **BESIDE),
-        row("person", "multi-at", "counted", 0),
-    )
-    ((_, drawing),) = drawings(result_of(rows[0], replace(rows[1], **PERSON)))
-    assert points(drawing.figure.axes[0]) == [(0.2, 0, "o")]
-    assert "Circles: changes; hollow" in drawing.note
 
 
 def test_what_has_no_value_is_not_drawn() -> None:

@@ -17,7 +17,6 @@ from helpers import done_well, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.metrics import METRICS
 from judge.report.table import SIGNED, digits_of, write
 from judge.text.cleaning import clean
 from judge.types import Interval
@@ -150,8 +149,7 @@ def test_the_verdict_compares_captioners(browser: Browser, run: Path) -> None:
         assert said == ["No two captioners were shown to differ."] * any(row["verdict"] for row in differences)
     for row in found.values():
         upper, lower = (row["first"], row["second"])[:: 1 if row["value"] > 0 else -1]
-        does = METRICS[row["metric"]].verdicts[0].removesuffix(" more")
-        (line,) = [line for line in said if line.startswith(f"{upper} {does} more than {lower} (")]
+        (line,) = [line for line in said if line.startswith(f"{upper} is higher than {lower} (")]
         assert f" {abs(row['value']):+.3f}" in line or f" {abs(row['value']):+.2f}" in line
 
 

@@ -35,7 +35,6 @@ def result(corpus: Corpus) -> Result:
         refits=0,
         chance=0,
         resamples=100,
-        typical=False,
     )
 
 
@@ -68,7 +67,7 @@ def test_a_table_and_few_lines(
 
 
 def test_the_columns_of_the_frame_do_not_depend_on_the_data(result: Result) -> None:
-    """With and without counted metrics, intervals, typical persons, or any row; the docstring explains each."""
+    """With and without counted metrics, intervals, or any row; the docstring explains each."""
     without = replace(result, summaries=tuple(replace(row, interval=None) for row in result.summaries))
     for some in (result, without, *(replace(result, summaries=(row,)) for row in result.summaries)):
         assert [*some.table().columns] == BRIEF

@@ -241,7 +241,7 @@ def test_runs_joined_are_one_run_of_both(small: Corpus, made: Made, tmp_path: Pa
     assert joined.name == "0, 1"
     written, wanted = (json.loads(metrics_json(of)) for of in (joined.result, result))
     assert written["differences"] == wanted["differences"]
-    assert [row["p_holm"] for row in written["results"]] == [row["p_holm"] for row in wanted["results"]]
+    assert [row["verdict"] for row in written["results"]] == [row["verdict"] for row in wanted["results"]]
     assert joined.result.run["captioners"].keys() == result.run["captioners"].keys()
     assert len(joined.result.scores) == len(result.scores)
     # The same captioner twice.

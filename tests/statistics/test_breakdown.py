@@ -124,7 +124,7 @@ def real(coco: Path) -> Result:
     """All metrics of captions on some real ones."""
     corpus = first_images(coco, ["nic_plus"], 200)
     judged = ["lic", "leakage", "dbac-at", "dpac-ta"]
-    settings = {"folds": 5, "refits": 0, "chance": 0, "resamples": 100, "least": 2, "breakdown": True, "typical": False}
+    settings = {"folds": 5, "refits": 0, "chance": 0, "resamples": 100, "least": 2, "breakdown": True}
     return evaluate(corpus, metrics=[*judged, *COUNTED, *VARIANTS], **settings)
 
 
@@ -163,7 +163,7 @@ def test_the_task_that_is_amplified_is_found() -> None:
     }
     told = {image: "tie" if name == "male" and rng.random() < 0.5 else shown[image] for image, name in classes.items()}
     human, generated = ({image: (f"a person with a {task}",) for image, task in of.items()} for of in (shown, told))
-    settings = {"folds": 5, "refits": 0, "chance": 0, "resamples": 200, "breakdown": True, "typical": False}
+    settings = {"folds": 5, "refits": 0, "chance": 0, "resamples": 200, "breakdown": True}
     result = evaluate(corpus_of(classes, human, generated), metrics=["lic", "dba-o"], **settings)
     first = {part.metric: part for part in list(known(result.breakdown).tasks.itertuples())[::-1]}
     for name in ("lic", "dba-o"):

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from helpers import known
 from scipy import stats
 
-from judge.metrics import METRICS
+from judge.metrics import METRICS, find_metric
 from judge.statistics.comparisons import Pair, conclude, difference, differences, holm
 from judge.statistics.inference import Exchanged, from_halves, from_splits, half_error
 from judge.statistics.summary import Replicates, Summary
 from judge.types import Interval
 
 ROW = Summary("one", METRICS["lic"], "linear", amplification=0.1, p_value=0.01, standard_error=0.03, degrees=20)
-
-
-PERSON = replace(ROW, captioner="a person", amplification=0.02, replicates=Replicates("half", (0.0, 0.01) * 20))
-# The gaps of halves (0, 0.02) x 20 have an error of 0.01 with 20 degrees of freedom: 0.021 is 5% for one captioner.
-BESIDE = replace(ROW, replicates=Replicates("half", (0.0, 0.03) * 20))
+GAIN = replace(find_metric("lic"), score="gain")
+DETECTABLE = "only an amplification of more than 0.029 would have been found"
 
 
 def test_holm_by_hand() -> None:
@@ -35,102 +31,68 @@ def test_holm_by_hand() -> None:
     ("row", "verdict"),
     [
         (ROW, "above human captions"),
-        (replace(ROW, amplification=-0.1), "mitigates"),
-        (replace(ROW, p_value=0.06), "cannot tell"),
+        (replace(ROW, amplification=-0.1), "below human captions"),
+        (replace(ROW, p_value=0.05), "not shown to differ from human captions"),
         (replace(ROW, p_value=None), None),
-        (replace(ROW, metric=METRICS["imagecaptioner2-ratio"], amplification=0.9), "mitigates"),
-        (replace(ROW, metric=METRICS["error"], amplification=-0.2), "errs less"),
-        (replace(ROW, metric=METRICS["ratio"], amplification=-0.2), "below human captions"),
+        (replace(ROW, metric=METRICS["imagecaptioner2-ratio"], amplification=0.9), "below human captions"),
+        (replace(ROW, metric=METRICS["error"], amplification=-0.2), "below human captions"),
+        (replace(ROW, metric=METRICS["multi-at"]), "above human captions"),
+        (replace(ROW, metric=METRICS["sc"]), "above chance"),
+        (replace(ROW, metric=METRICS["sc"], amplification=-0.1), "below chance"),
+        (replace(ROW, metric=METRICS["sc"], p_value=0.06), "not shown to differ from chance"),
     ],
 )
-def test_verdicts_without_a_typical_person(row: Summary, verdict: str | None) -> None:
-    assert conclude([row])[0].verdict == verdict
+def test_verdicts_of_published_metrics(row: Summary, verdict: str | None) -> None:
+    """By the row's own p, whatever rows are beside it."""
+    others = [replace(row, captioner=name, p_value=0.04) for name in "abc"]
+    for said in (*conclude([row]), conclude([*others, row])[-1]):
+        assert (said.verdict, said.because) == (verdict, "")
 
 
 @pytest.mark.parametrize(
-    ("row", "verdict"),
+    ("value", "p_value", "ends", "verdict", "because"),
     [
-        (BESIDE, "amplifies"),  # 0.08 above the typical person.
-        (replace(BESIDE, amplification=0.042), "amplifies"),  # 0.022 above it, and 0.021 is enough.
-        (replace(BESIDE, amplification=0.04), "like a typical person"),  # 0.020.
-        (replace(BESIDE, amplification=0.001), "like a typical person"),  # Below it, but above human captions.
-        (replace(BESIDE, amplification=-0.1), "mitigates"),
-        (replace(BESIDE, p_value=0.06), "cannot tell"),
-        (replace(BESIDE, p_value=None), None),
-        (replace(BESIDE, metric=METRICS["error"]), "errs more"),
-        (replace(BESIDE, metric=METRICS["error"], amplification=0.03), "like a typical person"),
-        (replace(BESIDE, metric=METRICS["ratio"], amplification=-0.2), "lower"),
-        (replace(BESIDE, metric=METRICS["ratio"], amplification=-0.0005), "like a typical person"),
-        (replace(BESIDE, metric=METRICS["multi-at"]), "changes"),
-        (replace(BESIDE, metric=METRICS["multi-at"], amplification=0.03), "like a typical person"),
+        (0.05, 0.049, (0.001, 0.1), "amplifies", ""),
+        (0.001, 0.001, (0.0005, 0.0015), "amplifies", ""),  # Small, and shown.
+        (-0.05, 0.001, (-0.1, -0.01), "tells less than a person", ""),
+        (0.005, 0.3, (-0.01, 0.02), "like a person", "its interval lies within +-0.02"),
+        (0.005, 0.3, (-0.01, 0.021), "cannot tell", DETECTABLE),
+        (-0.005, 0.3, (-0.021, 0.01), "cannot tell", DETECTABLE),
+        (0.05, 0.05, (0.0, 0.1), "cannot tell", DETECTABLE),
+        (0.05, 0.3, None, "cannot tell", DETECTABLE),
+        (0.05, None, (0.001, 0.1), None, ""),
     ],
 )
-def test_verdicts_beside_a_typical_person(row: Summary, verdict: str | None) -> None:
-    person = replace(PERSON, metric=row.metric)
-    said, of_person = conclude([row, person], people={"a person"}, typical={row.key: "a person"}, pair=Pair)
-    assert said.verdict == verdict
-    beyond = known(said.beyond)
-    assert beyond.value == pytest.approx(known(row.amplification) - 0.02)
-    assert known(beyond.interval).high - beyond.value == pytest.approx(stats.t.ppf(0.975, 20) * 0.01)
-    # The typical person is no captioner: it has no verdict, and no test is corrected for it.
-    assert (of_person.p_holm, of_person.verdict, of_person.beyond) == (None, None, None)
-    assert (said.p_holm, beyond.p_holm) == (row.p_value, beyond.p_value)
+def test_verdicts_on_a_gain(
+    value: float, p_value: float | None, ends: tuple[float, float] | None, verdict: str | None, because: str
+) -> None:
+    """Detectable: (t at 97.5% + t at 80%, of 20 degrees: 2.086 + 0.860) times an error of 0.01."""
+    interval = Interval(*ends) if ends else None
+    row = replace(ROW, metric=GAIN, amplification=value, p_value=p_value, interval=interval, standard_error=0.01)
+    (said,) = conclude([row])
+    assert (said.verdict, said.because) == (verdict, because)
+    (said,) = conclude([row], {row.key: "why"})
+    assert (said.verdict, said.because) == ("no verdict", "why")
 
 
-def test_where_the_typical_person_does_not_compare_there_is_none() -> None:
-    """On less than half of the images, or without a value or an error; on others the errors are independent."""
-    how: dict[str, Any] = {"people": {"a person"}, "typical": {BESIDE.key: "a person"}}
-    several = replace(BESIDE, images=99), replace(PERSON, images=50)
-    said, _ = conclude(several, pair=lambda *rows: Pair(*rows, paired=False), **how)
-    error = np.hypot(known(BESIDE.standard_error), known(PERSON.standard_error))
-    assert known(said.beyond).standard_error == pytest.approx(error)
-    for person, pair in (
-        (replace(PERSON, images=49), lambda one, other: Pair(replace(one, images=99), other, paired=False)),
-        (PERSON, lambda *_: None),
-        (replace(PERSON, amplification=None), Pair),
-    ):
-        said, _ = conclude([BESIDE, person], pair=pair, **how)
-        assert (said.verdict, said.beyond) == ("above human captions", None)
-    said, _ = conclude([BESIDE, replace(PERSON, replicates=None, standard_error=None)], pair=Pair, **how)
-    assert (said.verdict, known(said.beyond).p_holm) == ("above human captions", None)
-
-
-def test_holm_is_over_the_captioners_of_one_metric_and_judge() -> None:
-    """Of p 0.01, 0.02 and 0.9 in LIC: 0.03, 0.04, 0.9, whatever is measured beside it, by whichever judge."""
-    rows = [replace(BESIDE, captioner=name, p_value=p) for name, p in (("a", 0.01), ("b", 0.02), ("c", 0.9))]
-    others = [replace(row, metric=METRICS["leakage"], p_value=0.5) for row in rows]
-    others += [replace(row, judge="lstm", p_value=0.04) for row in rows[:1]]
-    people = [replace(PERSON, metric=METRICS["lic"]), replace(PERSON, metric=METRICS["leakage"])]
-    typical = {row.key: "a person" for row in [*rows, *others]}
-    how: dict[str, Any] = {"people": {"a person"}, "typical": typical, "pair": Pair}
-    alone, beside = conclude([*rows, people[0]], **how), conclude([*rows, *others, *people], **how)
-    assert [said.p_holm for said in alone] == [pytest.approx(0.03), pytest.approx(0.04), 0.9, None]
-    assert beside[:3] == alone[:3]
-    assert beside[6].p_holm == 0.04
-    # By the corrected p: 0.02 alone is significant; as the least of three it is 0.06.
-    three = [replace(row, p_value=0.02) for row in rows]
-    assert [said.verdict for said in (*conclude(three[:1]), *conclude(three))] == [
-        "above human captions", *["cannot tell"] * 3
-    ]  # fmt: skip
-    # So is the difference from the typical person: three equal p count three times.
-    single = known(known(alone[0].beyond).p_value)
-    assert [known(said.beyond).p_holm for said in alone[:3]] == [pytest.approx(3 * single)] * 3
+def test_what_is_small_is_chosen() -> None:
+    row = replace(ROW, metric=GAIN, p_value=0.3, interval=Interval(-0.03, 0.01))
+    assert [conclude([row], small=small)[0].verdict for small in (0.02, 0.03)] == ["cannot tell", "like a person"]
+    assert conclude([row], small=0.03)[0].because == "its interval lies within +-0.03"
 
 
 def test_detectable_is_found_in_four_of_five_samples() -> None:
-    """t finds an amplification of the detectable size in 80% of 4,000 samples: of four captioners, at 5%/4."""
-    (alone,) = conclude([ROW])
-    assert alone.detectable == pytest.approx((stats.t.ppf(0.975, 20) + stats.t.ppf(0.8, 20)) * 0.03)
+    """t finds an amplification of the detectable size in 80% of 4,000 samples, whatever other rows there are."""
     others = [replace(ROW, captioner=name, p_value=0.9) for name in ("b", "c", "d")]
     untested = replace(ROW, captioner="e", p_value=None)
-    said, *_, none = conclude([ROW, *others, replace(ROW, metric=METRICS["leakage"]), untested])
+    said, *_, none = conclude([ROW, *others, untested])
     assert none.detectable is None
+    assert said.detectable == pytest.approx((stats.t.ppf(0.975, 20) + stats.t.ppf(0.8, 20)) * 0.03)
     rng = np.random.default_rng(0)
     errors = 0.03 * np.sqrt(rng.chisquare(20, 4000) / 20)
     values = known(said.detectable) + 0.03 * rng.normal(size=4000)
     p_values = 2 * stats.t.sf(np.abs(values / errors), 20)
-    found = [known(holm([float(p), 0.9, 0.9, 0.9])[0]) < 0.05 for p in p_values]
-    assert np.mean(found) == pytest.approx(0.8, abs=0.025)
+    assert np.mean(p_values < 0.05) == pytest.approx(0.8, abs=0.025)
 
 
 def test_a_difference_is_of_what_moves_apart() -> None:
@@ -176,12 +138,12 @@ def test_a_difference_of_rows_with_unequal_degrees_and_scales() -> None:
 def test_a_void_row_has_no_verdict_whatever_its_p() -> None:
     """Nor has its difference from another captioner, whichever of the two it is of."""
     rows = [replace(ROW, captioner=name, amplification=value) for name, value in (("a", 0.4), ("b", 0.1))]
-    for p_value, verdict in ((0.001, "no verdict"), (0.5, "no verdict"), (None, None)):
+    for p_value in (0.001, 0.5, None):
         (said,) = conclude([replace(ROW, p_value=p_value)], {ROW.key: "why"})
-        assert (said.verdict, said.reason) == (verdict, "why")
+        assert (said.verdict, said.because) == ("no verdict", "why")
     for void in ([], ["a"], ["b"], ["a", "b"]):
-        (found,) = differences(rows, Pair, reasons={row.key: row.captioner for row in rows if row.captioner in void})
-        assert (found.verdict, found.reason) == (("no verdict", void[0]) if void else ("a more", None))
+        (found,) = differences(rows, Pair, void={row.key: row.captioner for row in rows if row.captioner in void})
+        assert (found.verdict, found.because) == (("no verdict", void[0]) if void else ("a higher", ""))
 
 
 def test_a_difference_that_does_not_vary_has_neither_interval_nor_p() -> None:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import known
+from helpers import known, run_of
 
 from judge import Corpus, evaluate
 from judge.measure.table import COLUMNS
 from judge.metrics import METRICS
 from judge.report.verdicts import verdicts
-from judge.statistics.comparisons import Pair, conclude, differences
+from judge.statistics.comparisons import NOT_SHOWN, Pair, conclude, differences
 from judge.statistics.inference import Exchanged, from_halves
 from judge.statistics.summary import Guessing, Summary, summarise
-from judge.statistics.validity import void_rows
+from judge.statistics.validity import Facts, TextFacts, find, void_rows
 
 LIC = Summary("a", METRICS["lic"], "linear", human=0.27, amplification=0.1, p_value=0.001, human_error=0.02)
 DBAC = Summary("a", METRICS["dbac-at"], "linear", human=0.5, amplification=-0.4, p_value=0.001, qualities=(1.46, 1.5))
@@ -27,8 +27,14 @@ DBAC = Summary("a", METRICS["dbac-at"], "linear", human=0.5, amplification=-0.4,
 
 def run(images: Mapping[str, int], *, human: float = 0.2, generated: float = 0.3) -> dict[str, Any]:
     """Facts of a run; ``human`` and ``generated``: shares of captions that name no class."""
-    covered = {"human": {"none": human}, "generated": {"none": generated}}
-    return {"attribute": "gender", "captioners": {"a": {"images": dict(images), "coverage": covered}}}
+    found = run_of({"a": images})
+    found["captioners"]["a"]["coverage"] = {"human": {"none": human}, "generated": {"none": generated}}
+    return found
+
+
+def voids(rows: Sequence[Summary], run: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
+    """Key of a row -> why it has no verdict."""
+    return {key: finding.because for key, finding in void_rows(rows, run).items()}
 
 
 EVEN = run({"female": 50, "male": 50})
@@ -37,19 +43,19 @@ EVEN = run({"female": 50, "male": 50})
 def test_judges_of_human_captions_at_chance_void_a_row() -> None:
     """LIC's chance with two classes is 1/4: 0.27 is one standard error above, and 0.30 two and a half."""
     reason = "judges of human captions are no better than chance (0.270, chance 0.250)"
-    assert void_rows([LIC, replace(LIC, metric=METRICS["leakage"], human=0.6)], EVEN) == {LIC.key: reason}
-    assert void_rows([replace(LIC, human=0.3)], EVEN) == {}
+    assert voids([LIC, replace(LIC, metric=METRICS["leakage"], human=0.6)], EVEN) == {LIC.key: reason}
+    assert voids([replace(LIC, human=0.3)], EVEN) == {}
     nine, seeing = run(dict.fromkeys("abcdefghi", 20)), replace(LIC, metric=METRICS["imagecaptioner2"], human=0.12)
     rows = [replace(LIC, human=0.02), seeing]
-    assert [text[-13:] for text in void_rows(rows, nine).values()] == ["chance 0.012)", "chance 0.111)"]
+    assert [text[-13:] for text in voids(rows, nine).values()] == ["chance 0.012)", "chance 0.111)"]
     # What judges of shuffled labels score is known better than that.
-    assert void_rows([replace(LIC, human=0.3, chance=(0.29, 0.29))], EVEN).keys() == {LIC.key}
-    (said,) = conclude([LIC], void_rows([LIC], EVEN))
-    assert (said.verdict, said.reason, said.p_holm) == ("no verdict", reason, 0.001)
+    assert voids([replace(LIC, human=0.3, chance=(0.29, 0.29))], EVEN).keys() == {LIC.key}
+    (said,) = conclude([LIC], voids([LIC], EVEN))
+    assert (said.verdict, said.because) == ("no verdict", reason)
     other = replace(LIC, captioner="b", amplification=0.5, standard_error=0.01, degrees=20)
     rows = [replace(LIC, standard_error=0.01, degrees=20), other]
-    (pair,) = differences(rows, Pair, reasons={LIC.key: reason})
-    assert (pair.verdict, pair.reason) == ("no verdict", reason)
+    (pair,) = differences(rows, Pair, void={LIC.key: reason})
+    assert (pair.verdict, pair.because) == ("no verdict", reason)
 
 
 @pytest.mark.parametrize(
@@ -67,25 +73,25 @@ def test_chance_of_metrics_with_priors_is_that_of_the_class_shares(
     guessing = Guessing(0.0, 0.5, human_error=0.01)
     row = replace(DBAC, metric=METRICS[metric], guessing=guessing)
     at, above = (replace(row, qualities=(chance + step, chance)) for step in (0.019, 0.021))
-    assert void_rows([at], run(images)).keys() == {row.key}
-    assert void_rows([above], run(images)) == {}
+    assert voids([at], run(images)).keys() == {row.key}
+    assert voids([above], run(images)) == {}
     # Of tasks it is not known without shuffled labels.
     tasks = replace(at, metric=METRICS[metric.replace("at", "ta")])
-    assert void_rows([tasks], run(images)) == {}
+    assert voids([tasks], run(images)) == {}
 
 
 def test_a_captioner_that_names_nothing_has_no_verdict() -> None:
     row = replace(LIC, human=0.6)
-    silent = void_rows([row], run({"female": 50, "male": 50}, human=0.25, generated=0.99))
+    silent = voids([row], run({"female": 50, "male": 50}, human=0.25, generated=0.99))
     assert silent == {row.key: "1.0% of its captions name gender, and 75.0% of human captions do"}
     # Human captions that hardly ever name the attribute themselves are another matter.
-    assert void_rows([row], run({"female": 50, "male": 50}, human=0.95, generated=0.99)) == {}
+    assert voids([row], run({"female": 50, "male": 50}, human=0.95, generated=0.99)) == {}
 
 
 @pytest.mark.parametrize(
     ("own", "verdict"),
     [
-        (Guessing(-0.1, 0.01), "mitigates"),
+        (Guessing(-0.1, 0.01), "below human captions"),
         (Guessing(0.1, 0.01), "prior only"),
         (Guessing(-0.1, 0.06), "prior only"),
         (Guessing(-0.1), "prior only"),
@@ -138,12 +144,12 @@ def test_labels_at_random_reach_no_verdict(corpus: Corpus, lexicon: str) -> None
         order = np.random.default_rng(seed).permutation(len(images))
         mixed = {image: labels.by_image[images[place]] for image, place in zip(images, order, strict=True)}
         shuffled = replace(corpus, labels=replace(labels, by_image=mixed))
-        quick: dict[str, Any] = {"folds": 5, "refits": 6, "chance": 2, "resamples": 100, "workers": 1, "typical": False}
+        quick: dict[str, Any] = {"folds": 5, "refits": 6, "chance": 2, "resamples": 100, "workers": 1}
         result = evaluate(shuffled, metrics=["lic", "dbac-at"], lexicon=lexicon, **quick)
         reached += [of.verdict for of in result.conclusions()]
-        reasons |= {reason.partition(" (")[0] for reason in result.void.values()}
-        assert all("no verdict" in said or "cannot tell" in said for said in verdicts(result).values())
-    assert {*reached} <= {"no verdict", "cannot tell", "prior only"}
+        reasons |= {finding.text for finding in result.findings.values()}
+        assert all("no verdict" in said or NOT_SHOWN in said for said in verdicts(result).values())
+    assert {*reached} <= {"no verdict", NOT_SHOWN, "prior only"}
     if lexicon == "gender":
         assert reasons == {"labels of gender do not agree with what human captions name"}
         assert {*reached} == {"no verdict"}
@@ -159,4 +165,39 @@ def test_two_rows_that_move_by_their_priors_do_not_differ_by_more() -> None:
     (apart,) = differences(rows, Pair)
     assert (apart.verdict, apart.prior_only) == ("prior only", True)
     (alike,) = differences([replace(row, guessing=Guessing(-0.1, 0.01)) for row in rows], Pair)
-    assert alike.verdict == "b more"
+    assert alike.verdict == "b higher"
+
+
+def test_facts_that_a_run_lacks_are_no_facts() -> None:
+    """A missing entry is an error and switches no check off."""
+    for lacking in ("coverage", "text", "without_value", "rewarded_by", "masks"):
+        run = run_of({"a": {"female": 50, "male": 50}})
+        assert find(LIC, Facts.of(LIC, run)) == void_rows([LIC], run)[LIC.key]
+        del run["captioners"]["a"][lacking]
+        with pytest.raises(KeyError, match=lacking):
+            void_rows([LIC], run)
+
+
+def test_the_first_finding_counts() -> None:
+    """Each rule by its own name, with the figures apart from the clause."""
+    facts = Facts.of(LIC, EVEN)
+    text = TextFacts(100, foreign=False, affected=5, revealing={"mum": 5})
+    changes: dict[str, dict[str, Any]] = {
+        "without value": {"without_value": "why"},
+        "rewarded": {"rewarded_by": "linear"},
+        "other language": {"texts": {"human": replace(text, foreign=True)}, "lexicon": "gender"},
+        "left by masking": {"texts": {"generated": text}},
+        "unlike captions": {"agreements": {"gender": {"images": 900, "kappa": 0.05}}},
+        "names nothing": {"naming": (0.6, 0.01)},
+        "other images": {"kappa": 0.0, "likeness": 0.0},
+        "at chance": {},
+    }
+    rules = [*changes]
+    for place, rule in enumerate(rules):
+        every = {name: value for later in rules[place:][::-1] for name, value in changes[later].items()}
+        assert known(find(LIC, replace(facts, **every))).rule == rule
+    found = known(find(LIC, replace(facts, texts={"generated": text})))
+    assert (found.text, found.figures) == (
+        "5.0% of its captions hold words that tell gender and were not masked",
+        "'mum' 5",
+    )

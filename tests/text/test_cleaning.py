@@ -207,7 +207,7 @@ def test_subjects_and_descriptions_after_refusals_count(name: str, shared: Path)
         pytest.skip("no cases3")
     given = {"human": folder / "human.json", "labels": folder / "labels.csv", "metrics": ["error", "ratio"]}
     found = [evaluate(None, captions=folder / f"{one}.json", **given) for one in (name, "plain")]
-    values, plain = ([row.generated for row in one.summaries if row.captioner != "typical person"] for one in found)
+    values, plain = ([row.generated for row in one.summaries] for one in found)
     assert values == plain == pytest.approx([0.107, 0.857], abs=5e-4)
 
 
@@ -238,10 +238,7 @@ def test_a_run_on_disguises_has_the_plain_value_or_no_verdict(tmp_path: Path) ->
         assert any(told in note for note in warnings(result))
 
 
-def test_the_first_sentence_of_what_remains_and_one_text_for_all(tmp_path: Path) -> None:
-    captions = ["Sure! A woman playing tennis. Nice." if n % 2 else "Sure! A man riding a bike." for n in range(300)]
-    result = write(tmp_path, captions, text="first-sentence", metrics=["ratio"])
-    assert any('read the same in 150 of 300: "a man riding a bike ."' in note for note in warnings(result))
+def test_a_sentence_is_what_remains_of_a_caption(tmp_path: Path) -> None:
     whole = write(tmp_path, [WHOLE["think"](text) for text in PLAIN], metrics=["error", "ratio"])
     assert [row.generated for row in whole.summaries] == [0, 1]
 
@@ -258,7 +255,7 @@ def test_what_is_left_out_does_not_depend_on_the_lexicon(tmp_path: Path) -> None
     human = {str(n): [PLAIN[n], PLAIN[n]] if n < 200 else [PLAIN[n]] for n in range(300)}
     corpus = Corpus.read(human=human, captions={"cap": {str(n): text for n, text in enumerate(texts)}},
                          labels={str(n): name for n, name in enumerate(CLASSES)})  # fmt: skip
-    result = evaluate(corpus, metrics=["lic"], folds=4, refits=0, chance=0, lexicon="none", typical=False)
+    result = evaluate(corpus, metrics=["lic"], folds=4, refits=0, chance=0, lexicon="none")
     line = " ".join(summary_lines(result))
     assert "human captions beyond the common number; 3 generated captions empty; 4 generated captions refused)" in line
 

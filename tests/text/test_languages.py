@@ -172,7 +172,7 @@ def simulate(seed: int) -> tuple[dict[str, str], dict[str, str]]:
 def test_lic_of_chinese_captions_is_that_of_the_dose() -> None:
     """And that of the same captions word by word in English, whose words have spaces between them."""
     human, mine = simulate(seed=5)
-    how = {"metrics": ["lic"], "judge": "linear", "typical": False, "refits": 0, "chance": 0}
+    how = {"metrics": ["lic"], "judge": "linear", "refits": 0, "chance": 0}
     few = {"folds": 5, "resamples": 100, "workers": 1}
 
     def values(human: dict[str, str], mine: dict[str, str], lexicon: str) -> tuple[list[float], dict[str, str]]:

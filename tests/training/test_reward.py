@@ -122,7 +122,7 @@ def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(
     assert (verdicts.loc["a", "verdict"] == "no verdict") == (judge != "lstm")
     assert verdicts.loc["b", "verdict"] != "no verdict"
     if judge != "lstm":
-        assert "rewarded this captioner" in str(verdicts.loc["a", "reason"])
+        assert "rewarded this captioner" in str(verdicts.loc["a", "because"])
     with pytest.raises(JudgeError, match="no captioner is called 'c'"):
         evaluate(human=world.human.by_image, captions=captions, **how | {"rewarded_by": {"c": by}})
     with pytest.raises(JudgeError, match="--rewarded-by a=hf://me/none: is no folder here, and cannot be fetched"):

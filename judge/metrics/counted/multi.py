@@ -28,7 +28,7 @@ class Multi(Dba):
     statistic: Literal["mean size", "variance"] = "mean size"
     largest: int | None = None
 
-    verdicts: ClassVar[tuple[str, str]] = ("changes", "changes")
+    signed: ClassVar[bool] = False
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "annotation": {"against": "annotation"},
         "pairs": {"largest": 2},

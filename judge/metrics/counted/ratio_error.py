@@ -41,7 +41,7 @@ class Ratio(_NamingMetric):
 
     amplification: ClassVar[str] = "ratio"
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"CLASS/CLASS": {}}
-    verdicts: ClassVar[tuple[str, str]] = ("higher", "lower")
+    directed: ClassVar[bool] = False
 
     def in_variant(self, name: str) -> Self | None:
         """Two classes: "female/male"."""
@@ -74,7 +74,6 @@ class Error(_NamingMetric):
 
     among: Among = "annotated"
 
-    verdicts: ClassVar[tuple[str, str]] = ("errs more", "errs less")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"naming": {"among": "naming"}}
 
     def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:

@@ -100,7 +100,8 @@ class CountedMetric(ABC):
         labels: what captions name beside classes: content words or objects; None if only classes count.
         direction: what is predicted: labels ("A->T"), classes ("T->A"), or both (None).
         amplification: how two sides are compared, a key of AMPLIFICATIONS; "difference" for a metric that is a change.
-        verdicts: verdicts on a value above the chance level, and below it.
+        signed: whether values above and below the chance level are opposites; Multi-> is a size.
+        directed: whether values above the chance level mean more of a bias; Ratio has no such direction.
         variants: name after the row's name and a colon ("dba-o:princeton") -> the fields that it sets; several may
             follow one another. The row alone is the paper's definition.
     """
@@ -110,7 +111,8 @@ class CountedMetric(ABC):
     direction: Direction | None = None
 
     amplification: ClassVar[str] = "difference"
-    verdicts: ClassVar[tuple[str, str]] = ("amplifies", "mitigates")
+    signed: ClassVar[bool] = True
+    directed: ClassVar[bool] = True
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def in_variant(self, name: str) -> Self | None:

@@ -26,7 +26,7 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings
 from judge.types import Captions, Labels
 
-QUICK = {"resamples": 200, "least": 1, "typical": False}
+QUICK = {"resamples": 200, "least": 1}
 OBJECTS = ("cat", "dog", "kite")
 PEOPLE = {"female": "woman", "male": "man"}
 
@@ -176,7 +176,7 @@ def test_lics_table_1(coco: Path, tmp_path: Path) -> None:
     """
     run, metrics = tmp_path / "run", "ba,dba,dpa,ratio,error"
     captions = [coco / "results" / f"{name}.json" for name in ("nic_plus", "nic_equalizer")]
-    settings = {"labels": coco / "gender.csv", "objects": coco / "objects.json", "resamples": 200, "typical": False}
+    settings = {"labels": coco / "gender.csv", "objects": coco / "objects.json", "resamples": 200}
     result = evaluate(human=coco / "captions_human.json", captions=captions, metrics=metrics, out=run, **settings)
     again = summarise_counts(pd.read_parquet(run / "counts.parquet"), metrics.split(","), Settings(resamples=200))
     assert again == list(result.summaries)
@@ -205,22 +205,6 @@ def test_the_standard_error_of_a_ratio_of_counts() -> None:
     error = known(row.published) * float(np.sqrt((1 / every).sum()))
     assert row.standard_error == pytest.approx(error, rel=0.25)
     assert known(row.p_value) > 0.05
-
-
-def test_a_captioner_that_says_more_than_people_is_measured_by_all_metrics_asked() -> None:
-    """The typical person who says as much has rows of those alone that it is needed for: DBA_O, not DBA_G."""
-    corpus = draw(60)
-    texts = {
-        i: tuple(f"a {PEOPLE[name]} with a {of}" for of in OBJECTS) for i, name in known(corpus.labels).by_image.items()
-    }
-    longer = Captions("long", {image: (f"{of[0]} and a dog and a kite",) for image, of in texts.items()})
-    given = replace(corpus, human=Captions("human", texts), generated=(*corpus.generated, longer))
-    result = evaluate(given, metrics="dba,error", resamples=100, breakdown=True)
-    found = {(row.captioner, row.metric.name) for row in result.summaries if row.amplification is not None}
-    assert {("long", "dba-o"), ("long", "dba-g"), ("long", "error"), ("cap", "dba-g")} <= found
-    (person,) = result.people - {"typical person"}
-    assert {row.metric.name for row in result.summaries if row.captioner == person} == {"dba-o"}
-    assert known(result.breakdown).images.query("captioner == @person")["metric"].unique().tolist() == ["dba-o"]
 
 
 def test_a_captioner_that_repeats_people_is_compared_with_others_that_do() -> None:

@@ -19,7 +19,6 @@ class Gap(CountedMetric):
     direction: Direction | None = "A->T"
     of: Literal["mean", "largest"] = "mean"
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"largest": {"of": "largest"}}
-    verdicts: ClassVar[tuple[str, str]] = ("wider", "narrower")
 
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Gap:
         return self
