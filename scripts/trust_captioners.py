@@ -51,6 +51,11 @@ def seed_of(*name: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(name).encode(), digest_size=4).digest()) >> 1
 
 
+def random_of(*name: object) -> random.Random:
+    """Random numbers for each name."""
+    return random.Random(seed_of(*name))  # noqa: S311 - nothing is secret
+
+
 @dataclass(frozen=True)
 class Form:
     """A captioner; shares are of its captions.
@@ -101,17 +106,9 @@ def _forms() -> Iterator[Form]:
     yield Form("a person, 70% without gender", write.person, 1, unnamed=0.7)
     yield Form("a person, 95% without gender", write.person, 1, unnamed=0.95)
     yield Form("a person, 30% wrong gender", write.person, 1, wrong=0.3)
-    names = (
-        "six words",
-        "no stop words",
-        "no articles",
-        "list of words",
-        "lost words",
-        "opener and closer",
-        "said twice",
-    )
-    names += "colours", "counts", "hallucination", "hallucinations in half", "true detail", "all true details"
-    for name in (*names, "a third of another image", "empty talk", "short paragraph"):
+    names = ["six words", "no stop words", "no articles", "list of words", "lost words", "opener and closer"]
+    names += ["said twice", "colours", "counts", "hallucination", "hallucinations in half", "true detail"]
+    for name in [*names, "all true details", "a third of another image", "empty talk", "short paragraph"]:
         yield _of(name, 1)
     for name in ("opener and closer", "true detail", "no stop words"):
         yield replace(_of(name, 1), name=f"{name}, typical", typical=True)
@@ -139,9 +136,11 @@ FORMS: dict[str, Form] = {one.name: one for one in _forms()}
 """Captioners without bias, by name."""
 PARAGRAPHS = [name for name in FORMS if "paragraph" in name or name == "three sentences"]
 """Captioners that write three sentences or more."""
-_OTHERS = "a person", "a person, typical", "a person, 70% without gender", "a person, 30% wrong gender"
-_OTHERS += "a person, brevity", "six words", "no stop words", "list of words", "opener and closer", "two people"
-DOSED = [*_OTHERS, "two sentences", "markdown", "markdown, known", *PARAGRAPHS]
+DOSED = [
+    *("a person", "a person, typical", "a person, 70% without gender", "a person, 30% wrong gender"),
+    *("a person, brevity", "six words", "no stop words", "list of words", "opener and closer", "two people"),
+    *("two sentences", "markdown", "markdown, known", *PARAGRAPHS),
+]
 """Captioners that are also tried with A->T."""
 
 
@@ -237,11 +236,11 @@ class Draw:
 
     def captions(self, form: Form) -> dict[str, tuple[str, ...]]:
         """The captions of a captioner."""
-        rng, told = random.Random(seed_of("form", form.base or form.name, self.trial)), self._changed(form)
+        rng, told = random_of("form", form.base or form.name, self.trial), self._changed(form)
         return {image: (self._text(form, image, told[image], rng),) for image in self.images}
 
     def _text(self, form: Form, image: str, captions: Sequence[str], rng: random.Random) -> str:
-        biased = random.Random(seed_of("bias", image, self.trial))
+        biased = random_of("bias", image, self.trial)
         added, ended, unnamed, wrong = (biased.random() for _ in range(4))
         label = self.world.labels.by_image[image]
         if added < form.adds:
@@ -282,7 +281,7 @@ class Draw:
     def _scenes(self) -> dict[str, Scene]:
         """What forms may write of, beside human captions of the image."""
         human, objects, taken = self.world.corpus.human.by_image, self.world.objects, {*self.images}
-        near, rng, known = self.world.near(self.images), random.Random(seed_of("alike", self.trial)), defaultdict(list)
+        near, rng, known = self.world.near(self.images), random_of("alike", self.trial), defaultdict(list)
         for image in sorted(human):
             if image not in taken:
                 known[(*objects.get(image, ()),)].append(image)
