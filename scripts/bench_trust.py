@@ -319,8 +319,8 @@ def shared_bounds(rows: pd.DataFrame) -> Iterator[Bound]:
         orders[row["judge"]] = sorted(values, key=values.__getitem__)
         measured = ", ".join(f"{name} {values[name]:+.4f} {row['verdicts'][name]}" for name in orders[row["judge"]])
         yield Bound(f"shared, {row['judge']}: values", 1, "-", measured)
-        holds = row["gap"] > 0 and row["gap_p"] < 0.05
-        gap = f"{row['gap']:+.4f}, p {row['gap_p']:.2g}"
+        chance = np.nan if row["gap_p"] is None else row["gap_p"]
+        gap, holds = f"{row['gap']:+.4f}, p {chance:.2g}", bool(row["gap"] > 0 and chance < 0.05)
         yield Bound(f"Equalizer - NIC+, {row['judge']}", 1, "p < 0.05", gap, holds)
     if len(orders) > 1:
         same = len({(*order,) for order in orders.values()}) == 1
