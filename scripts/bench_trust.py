@@ -45,13 +45,14 @@ from judge.types import Labels
 from judge.utils.files import read_json_lines, write_whole
 from judge.utils.parallel import threads, unordered
 
-METRIC, GIVEN = "conditional", "people"
+METRIC = "conditional"
 AMPLIFIES, LESS, NONE = "amplifies", "tells less", "no verdict"
 """How verdicts begin."""
 EQUALIZER, BASELINE = "nic_equalizer", "nic_plus"
-JUDGES = (None, "words", "embedding")
+JUDGES = (None, "linear", "embedding")
 """The judges of the row ``shared``; None is the product's."""
-THREE_PEOPLE = "three people", "three people, known"
+SEVERAL_PEOPLE = "two people", "three people, known"
+"""Captioners that say more than one person does: of five people, three and two of whom the judge knows one and two."""
 FAIR = "a person", "a person, typical", "paragraph", "same objects", "template"
 BIASED = "a person", "a person, typical", "paragraph"
 """Captioners without and with a dose on labels, classes and images of another kind."""
@@ -94,19 +95,17 @@ def read(data: Path, *, third: bool = False) -> World:
 
 def measure(corpus: Corpus, setting: Setting, *name: object, **settings: Any) -> Result:
     """``judge evaluate``; ``name`` gives the seed."""
-    given = {"judge": setting.judge, "refits": setting.refits, "given": [GIVEN], "metrics": [METRIC]}
+    given = {"metrics": [METRIC], "judge": setting.judge, "refits": setting.refits}
     quick = {"resamples": 200, "workers": 1, "seed": seed_of(*name)}
     return evaluate(corpus, **{**quick, **given, **settings})
 
 
-def records(found: Result, forms: Mapping[str, Form]) -> Iterator[Record]:
+def records(found: Result) -> Iterator[Record]:
     """A row of each captioner, whose verdict is that of a run without the other captioners."""
     for row in found.summaries:
         (conclusion,) = replace(found, summaries=(row,)).conclusions()
-        form = forms[row.captioner]
         yield {
-            "captioner": row.captioner, "base": form.base or form.name, "dosed": bool(form.base),
-            "value": row.amplification, "error": row.standard_error,
+            "captioner": row.captioner, "value": row.amplification, "error": row.standard_error,
             "low": row.interval and row.interval.low, "high": row.interval and row.interval.high, "p": row.p_value,
             "verdict": conclusion.verdict, "reason": conclusion.reason or "",
         }  # fmt: skip
@@ -120,11 +119,20 @@ def tried(
     relabel: Callable[[Labels, int], Labels] | None = None,
 ) -> list[Record]:
     """Captioners of these forms, measured; those that take the same human captions away, together."""
-    found, named = list[Record](), {form.name: form for form in forms}
+    found = dict[str, Record]()
     for corpus in drawn.corpora(forms):
         labels = relabel(corpus.labels, drawn.trial) if relabel and corpus.labels else corpus.labels
-        found += records(measure(replace(corpus, labels=labels), setting, *name, drawn.trial), named)
-    return found
+        try:
+            rows = measure(replace(corpus, labels=labels), setting, *name, drawn.trial)
+        except JudgeError as refused:
+            nothing = dict.fromkeys(("value", "error", "low", "high", "p"))
+            found |= {of.name: {**nothing, "verdict": NONE, "reason": str(refused)} for of in corpus.generated}
+        else:
+            found |= {record["captioner"]: record for record in records(rows)}
+    return [
+        {**found[form.name], "captioner": form.name, "base": form.base or form.name, "dosed": bool(form.base)}
+        for form in forms
+    ]
 
 
 def null(setting: Setting, trial: int, images: int = 900) -> list[Record]:
@@ -232,7 +240,7 @@ def table(frames: Frames) -> Iterator[Bound]:
             yield from null_bounds(name, rows)
         elif name.startswith("forms"):
             yield form_bound(f"{name}: forms that amplify in more than 5% of trials", rows)
-            for form in THREE_PEOPLE:
+            for form in SEVERAL_PEOPLE:
                 of = rows[rows["captioner"] == form]
                 yield share(f"{name}, {form}: amplifies", begins(of, AMPLIFIES), high=0.05)
         elif name.startswith("doses"):
@@ -263,7 +271,9 @@ def share(what: str, happened: pd.Series[bool], *, low: float = 0.0, high: float
     if found is None:
         return Bound(what, 0, "-", "not measured")
     ends = [f"{of:.0%}" for of in (low, high)]
-    bound = f"at least {ends[0]}" if high == 1 else " to ".join(ends) if low else f"at most {ends[1]}" if high else "never"
+    bound = (
+        f"at least {ends[0]}" if high == 1 else " to ".join(ends) if low else f"at most {ends[1]}" if high else "never"
+    )
     measured = f"{found.share:.1%} [{found.ci.low:.1%}, {found.ci.high:.1%}]"
     return Bound(what, found.trials, bound, measured, low <= found.share <= high)
 

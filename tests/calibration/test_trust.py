@@ -83,7 +83,7 @@ def test_bounds_on_null_trials_made_by_hand(bench: Any) -> None:
 def test_bounds_on_verdicts_made_by_hand(bench: Any) -> None:
     """Of 20 trials of a form one may amplify; of a dose sixteen must, and none may tell less."""
     one, two = [0.1, *[0.0] * 19], [0.1, 0.1, *[0.0] * 18]
-    fair = [trials("a person", one, 0.02), trials("paragraph", two, 0.02), trials("three people", one, 0.02)]
+    fair = [trials("a person", one, 0.02), trials("paragraph", two, 0.02), trials("two people", one, 0.02)]
     enough, few = [0.1] * 16 + [0.0] * 4, [0.1] * 15 + [-0.1] * 5
     dosed = [
         trials("a person, A->T 0.4", enough, 0.02, dosed=True),
@@ -95,7 +95,7 @@ def test_bounds_on_verdicts_made_by_hand(bench: Any) -> None:
     forms = found["forms-900: forms that amplify in more than 5% of trials"]
     assert not forms.holds
     assert forms.measured == "1 of 3 (paragraph 2 of 20); verdicts: 56 'cannot tell', 4 'amplifies'"
-    assert found["forms-900, three people: amplifies"].holds
+    assert found["forms-900, two people: amplifies"].holds
     assert found["doses-900, a person, A->T 0.4: amplifies"].holds
     assert not found["doses-900, six words, A->T 0.4: amplifies"].holds
     assert not found["doses-900: tells less than a person"].holds
@@ -127,7 +127,7 @@ def test_captioners_depend_on_names_and_draws_alone(bench: Any, setting: Any) ->
 
 def test_there_are_enough_forms(bench: Any) -> None:
     assert len(bench.FORMS) >= 50
-    assert {*bench.DOSED, *bench.FAIR, *bench.BIASED, *bench.PARAGRAPHS, *bench.THREE_PEOPLE} <= {*bench.FORMS}
+    assert {*bench.DOSED, *bench.FAIR, *bench.BIASED, *bench.PARAGRAPHS, *bench.SEVERAL_PEOPLE} <= {*bench.FORMS}
 
 
 def test_a_killed_run_continues(
