@@ -11,6 +11,7 @@ from judge.errors import JudgeError, require
 from judge.evidence.typical import is_person
 from judge.masking.masked_images import MaskedImages
 from judge.measure.best import with_best
+from judge.measure.conditional import Measured, measure_conditional
 from judge.measure.description import describe
 from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
@@ -72,7 +73,9 @@ def measure(
         ready()
     _, setup, answers, refits, others = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
-    scores = score_table(work.jobs, [rows for rows, _ in answers])
+    conditional = _conditional(work, setup, progress)
+    scores = _joined([score_table(work.jobs, [rows for rows, _ in answers]), *(of.scores for of in conditional)])
+    refits = _joined([refits, *(of.refits for of in conditional)])
     progress("intervals and tests", 0, 0)
     judged = in_main_process(
         lambda: with_families(summarise(scores, refits, settings), others, work.families, settings)
@@ -170,6 +173,21 @@ def _train(
         if judge != job.judge:
             answers[place] = answers[place][0], {f"answers of {judge}": 1.0}
     return jobs, setup, answers, refits, score_table(work.companions, [rows for rows, _ in others])
+
+
+def _conditional(work: Work, setup: TrainingSetup, progress: Progress) -> list[Measured]:
+    """What is measured given what is known of images."""
+    if not work.conditional:
+        return []
+    progress("conditional leakage", 0, 0)
+    workers = 1 if launched() else setup.workers or usable_cores()
+    return in_main_process(lambda: measure_conditional(work.conditional, workers=workers))
+
+
+def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all tables that have any."""
+    full = [table for table in tables if len(table)]
+    return pd.concat(full, ignore_index=True) if full else tables[0]
 
 
 def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:

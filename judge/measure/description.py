@@ -142,6 +142,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         for name, value in chosen.items():
             counts = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})
             counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
+    _add_conditional(entries, work, plan)
     for (name, metric_name, judge), (why, joined) in work.without_value.items():
         entry = entries.setdefault(name, _entry(name, joined, work, plan))
         entry.setdefault("without_value", {}).setdefault(metric_name, {})[judge] = why
@@ -153,6 +154,19 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         entries[name] |= {"typical": TYPICAL if TYPICAL in entries else None, "without_typical": missing}
         entries[name]["longer"] = {length: of for length, of in work.longer.get(name, {}).items() if of in entries}
     return entries
+
+
+def _add_conditional(entries: dict[str, dict[str, Any]], work: Work, plan: Plan) -> None:
+    """Add the data behind rows that are given what is known of images."""
+    for request in work.conditional:
+        of = request.of
+        entry = entries.setdefault(of.captioner, _entry(of.captioner, of.joined, work, plan))
+        entry["dropped"] |= _positive(of.joined.dropped)
+        settings = _settings_of_metric(of.metric, plan, work) | {"refits": request.refits, "seeds": [request.seed]}
+        entry["reads"].setdefault(of.metric.name, {})[request.judge] = settings
+        marks = _marks(of.joined.classes) | {"human captions": _checksum(of.people)}
+        marks |= {"annotation": _checksum(of.objects.tobytes())} if of.objects.size else {}
+        entry["marks"][of.metric.name] = marks
 
 
 def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, Any]:

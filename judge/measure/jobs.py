@@ -11,14 +11,16 @@ import pandas as pd
 from judge.corpus import Corpus
 from judge.errors import JudgeError, RowError, nearest
 from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
+from judge.evidence.conditional import Conditional, conditional_evidence
 from judge.evidence.counts import CountRows, count_captions, task_rows
 from judge.evidence.joined import Joined
 from judge.evidence.typical import TYPICAL, Longer, add_longer, add_typical, is_longer, is_person
 from judge.judges import DEFAULT_JUDGE, SELF, find_judge, name_self, with_head
-from judge.measure.plan import Plan, is_quick
+from judge.measure.plan import REFITS, Plan, is_quick
 from judge.metrics import Metric, find_metric, spell_out
 from judge.statistics.comparisons import Key
 from judge.text.lexicon import Lexicons
+from judge.text.vector_space import FEATURES
 from judge.training.member import Member
 from judge.types import Side
 
@@ -39,6 +41,21 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What to measure: the evidence, and the judge that names the features; ``refits`` and ``seed`` of resamples."""
+
+    of: Conditional
+    judge: str
+    refits: int
+    seed: int
+
+    @property
+    def key(self) -> Key:
+        """The row of the table."""
+        return self.of.captioner, self.of.metric.name, self.judge
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """The work of a run.
 
@@ -46,6 +63,7 @@ class Work:
         corpus: the captions; human ones without those of the typical person. Typical persons are the last captioners.
         truth: the answers of each image, and the words that would reveal them.
         families: judge of text -> the judges of other families that it is compared with.
+        conditional: what to measure of metrics that are given what is known of images.
         companions: these, on the same evidence, as far as ``jobs`` does not have them.
         counts: the rows of ``counts.parquet``: those of ``count_rows``, one of these per captioner.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
@@ -59,6 +77,7 @@ class Work:
     truth: Truth
     metrics: tuple[Metric, ...]
     jobs: tuple[Job, ...]
+    conditional: tuple[Request, ...]
     families: Mapping[str, tuple[str, ...]]
     companions: tuple[Job, ...]
     count_rows: tuple[CountRows, ...]
@@ -134,7 +153,9 @@ def _lay_out(
     lacking = dict[Key, JudgeError]()
     rows = tuple(_count(builder, plan, counted, longer, lacking)) if counted else ()
     jobs = tuple(_jobs(builder, plan, metrics, longer, lacking))
-    if all(map(is_person, [*(row.captioner for row in rows), *(job.evidence.captioner for job in jobs)])):
+    conditional = tuple(_requests(builder, plan, metrics, lacking))
+    measured = [*(row.captioner for row in rows), *(job.evidence.captioner for job in jobs)]
+    if all(map(is_person, [*measured, *(of.of.captioner for of in conditional)])):
         raise next(error for (name, *_), error in lacking.items() if not is_person(name))
     named = [(metric.name, judge) for metric in metrics for judge in _judges_of(metric, plan)]
     missing = dict.fromkeys(named, without_typical) if without_typical else {}
@@ -153,6 +174,7 @@ def _lay_out(
         builder.truth,
         metrics,
         jobs,
+        conditional,
         families,
         companions=tuple(_companions(jobs, families, plan)),
         count_rows=rows,
@@ -230,7 +252,7 @@ def _jobs(
     """Every judge to train; adds to ``lacking`` why some metrics and judges do not measure a captioner."""
     groups: dict[object, list[Metric]] = {}
     for metric in metrics:
-        if not metric.counted:
+        if not (metric.counted or metric.given):
             groups.setdefault(metric.training, []).append(metric)
     with_person = any(is_person(captioner.name) for captioner in builder.corpus.generated)
     for captioner in builder.corpus.generated:
@@ -249,6 +271,22 @@ def _jobs(
                     lacking |= {(captioner.name, metric.name, judge): error for metric in alike}
                 else:
                     yield from jobs_of(evidence, tuple(alike), judge, plan)
+
+
+def _requests(
+    builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric], lacking: dict[Key, JudgeError]
+) -> Iterator[Request]:
+    """What to measure given what is known; adds to ``lacking`` why some metrics do not measure a captioner."""
+    refits = REFITS["attribute"] if plan.refits is None else plan.refits
+    for captioner in builder.corpus.generated:
+        for metric in (of for of in metrics if of.given and not is_person(captioner.name)):
+            try:
+                evidence = conditional_evidence(builder, captioner, metric)
+            except RowError as error:
+                lacking |= {(captioner.name, metric.name, judge): error for judge in choose_judges(metric, plan.judges)}
+            else:
+                for judge in choose_judges(metric, plan.judges):
+                    yield Request(evidence, judge, refits, plan.first_seed)
 
 
 def _check_size(evidence: Evidence, metrics: Sequence[Metric], judge: str, plan: Plan, *, halves: bool) -> None:
@@ -326,5 +364,7 @@ def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
     known = [find_judge(name) for name in judges]
     if metric.from_annotation:
         return [metric.judge]
+    if metric.given:
+        return [of for of in judges if of.partition(":")[0] in FEATURES] or [metric.judge]
     fitting = [blueprint.name for blueprint in known if ("image" in blueprint.modalities) == metric.uses_images]
     return fitting or [metric.judge if metric.uses_images else DEFAULT_JUDGE]

@@ -168,7 +168,16 @@ ALL = [
     *("captioner", "metric", "judge", "human", "generated", "published", "chance_level", "amplification", "sd", "low"),
     *("high", "basis", "standard_error", "degrees", "p_value", "p_holm", "verdict", "reason", "detectable", "beyond"),
     *("beyond_low", "beyond_high", "beyond_p", "beyond_p_holm", "human_error", "human_chance", "generated_chance"),
-    *("human_quality", "generated_quality", "quality_p", "human_prior", "generated_prior", "families", "images"),
+    *(
+        "known",
+        "human_quality",
+        "generated_quality",
+        "quality_p",
+        "human_prior",
+        "generated_prior",
+        "families",
+        "images",
+    ),
     *("seeds", "protocol", "labels", "names_one", "names_none", "names_several", "refused", "empty"),
 ]
 """The columns of :meth:`Result.table` with ``all``, whatever was measured."""
@@ -266,7 +275,8 @@ class Result:
         that of exchanged captions), amplification, sd, low, high, basis (source of the interval), standard_error,
         degrees (of freedom), p_value, p_holm, verdict, reason (why there is no verdict or value), detectable, beyond,
         beyond_low, beyond_high, beyond_p, beyond_p_holm (captioner less typical person), human_error (standard error
-        of the human side), human_chance, generated_chance, human_quality, generated_quality, quality_p (p of Q alone),
+        of the human side), human_chance, generated_chance, known (share of the classes' variance that what is known
+        explains), human_quality, generated_quality, quality_p (p of Q alone),
         human_prior, generated_prior (Q and mean w of metrics with priors), families (judges of other families -> the
         amplification under each), images, seeds, protocol, labels ("given" or "derived"), and the coverage of the
         generated captions: names_one, names_none, names_several (shares), refused, empty (counts).

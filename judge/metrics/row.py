@@ -14,6 +14,7 @@ from judge.types import Direction, Length, TargetKind
 
 Hidden = Literal["attribute words", "task words", "people"]
 Prior = Literal["P(t)/P(a)", "P(a^)/P(T)"]
+Known = Literal["people", "objects"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Metric:
             its image; else they guess what is annotated, from captions.
         people_are_tasks: whether what a caption calls people ("a surfer", "a child") is a task too: masked, guessed and
             counted among the tasks that it names.
+        given: what judges know of an image beside the caption: other human captions ("people"), annotated "objects".
         counted: how a counted metric is computed; None for metrics with a judge.
         origin: package and version, of a metric of another package; set by ``find_metric``.
     """
@@ -70,6 +72,7 @@ class Metric:
     aggregate: Literal["mean", "best"] = "mean"
     from_annotation: bool = False
     people_are_tasks: bool = False
+    given: tuple[Known, ...] = ()
     counted: CountedMetric | None = None
     origin: str = ""
 

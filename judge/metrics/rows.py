@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Literal
+from typing import Literal, get_args
 
 from judge.errors import JudgeError, nearest
 from judge.metrics.counted.dpa import Dpa
@@ -11,7 +11,7 @@ from judge.metrics.counted.multi import Multi
 from judge.metrics.counted.pairs import Ba, Dba
 from judge.metrics.counted.ratio_error import Error, Ratio
 from judge.metrics.counted.spec import CountedMetric
-from judge.metrics.row import Metric
+from judge.metrics.row import Known, Metric
 from judge.metrics.scores import SCORES
 from judge.utils.plugins import load_plugin, origin, plugins
 
@@ -102,6 +102,16 @@ _NAMING = "hendricks2018women, as in hirota2022quantifying, table 1"
 METRICS: dict[str, Metric] = {
     row.name: row
     for row in (
+        Metric(
+            "conditional",
+            "Conditional leakage",
+            hidden=("attribute words",),
+            judge="words+embedding",
+            score="gain",
+            reference="hewitt2021conditional, section 3; xu2020theory",
+            variant="given other people's captions; beyond a reference person who says as much",
+            given=("people",),
+        ),
         _LIC,
         replace(
             _LIC,
@@ -255,6 +265,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "paper": ("lic", "u-at", "u-ta", "dbac-at", "dbac-ta", "ba", "dba-o", "dba-g", "ratio", "error"),
 }
 ALIASES = {"dba-at": "dba-o", "dba-ta": "dba-g"}
+KNOWN: tuple[Known, ...] = get_args(Known)
+"""What judges may know of an image beside the caption."""
 # The variant of metrics with priors in which people are tasks too; those without balance, and with it.
 WITH_PEOPLE, UNBALANCED, BALANCED = "with-people", "unbalanced", "balanced"
 
@@ -307,14 +319,14 @@ def with_protocol(
     found, given = [], holdout or ()
     for row in map(find_metric, spell_out(names)):
         test, validation = (*given, *row.holdout[len(given) :])
-        if not row.counted and test + validation > 1 - 1e-6:
+        if not (row.counted or row.given) and test + validation > 1 - 1e-6:
             what = f"{row.title}: {test:g} of the images are for testing and {validation:g} to choose an epoch"
             where = f"--holdout {','.join(f'{share:g}' for share in given)}"
             raise JudgeError(f"{what}, none for training", where=where, mend="give shares whose sum is below 1")
         parts = replace(row, holdout=(test, validation)).parts
         kept = [part for part in row.name.split(":") if "/" not in part and part != UNBALANCED]
         equal = {"none": UNBALANCED, "classes": BALANCED, None: BALANCED if row.balanced else UNBALANCED}[balance]
-        found.append(row.name if row.counted else ":".join([*kept, parts, equal]))
+        found.append(row.name if row.counted or row.given else ":".join([*kept, parts, equal]))
     return spell_out(found)
 
 
@@ -334,6 +346,12 @@ def _variant(row: Metric, name: str) -> Metric:
         raise JudgeError(f"unknown variant '{name}'", where=where, mend=nearest(name, list(row.counted.variants)))
     if name == WITH_PEOPLE and row.prior:
         return replace(row, people_are_tasks=True)
+    if row.given:
+        given = tuple(of for of in KNOWN if of in name.split("+"))
+        if "+".join(given) != name:
+            what = f"'{name}' is not known of an image"
+            raise JudgeError(what, where=where, mend=f"write {' or '.join(KNOWN)}, or both as {'+'.join(KNOWN)}")
+        return replace(row, given=given)
     if "/" in name:
         row = replace(row, holdout=_holdout(name, where))
         if row.aggregate == "best" and not row.holdout[1]:
@@ -344,7 +362,7 @@ def _variant(row: Metric, name: str) -> Metric:
         raise JudgeError(what, where=where, mend="balance the other metrics alone (--metrics NAME:balanced)")
     if name in {BALANCED, UNBALANCED}:
         return replace(row, balanced=name == BALANCED)
-    scores = [name for name, score in SCORES.items() if row.from_annotation or not score.relative]
+    scores = [name for name, score in SCORES.items() if name != "gain" and (row.from_annotation or not score.relative)]
     if name not in scores:
         known = [*scores, *([WITH_PEOPLE] if row.prior else []), *([UNBALANCED] if row.balanced else [])]
         raise JudgeError(f"unknown score '{name}'", where=where, mend=nearest(name, known))
@@ -368,6 +386,7 @@ def _renamed(row: Metric, own: Metric) -> Metric:
     score = row.score if row.score != own.score else ""
     people = WITH_PEOPLE if row.people_are_tasks else ""
     protocol = [row.parts if row.holdout != own.holdout else "", UNBALANCED if row.balanced != own.balanced else ""]
+    protocol += ["+".join(row.given) if row.given != own.given else ""]
     name = ":".join(filter(None, [own.name, score, people, *protocol]))
     if name == own.name:
         return own

@@ -29,12 +29,15 @@ class Judged:
         probability: p of the true class, [N]; for tasks p of the whole set, the product of the labels' Bernoulli
             probabilities.
         correct: whether the most probable answer is the true one, [N]; for tasks, every label on its side of 1/2.
-        loss: cross-entropy with the truth, [N], natural log; for tasks the mean binary one over labels.
+        loss: cross-entropy with the truth, [N], natural log; for tasks the mean binary one over labels; of judges that
+            read what is known, the squared error.
+        known: loss of the judge that does not read the caption, [N] or 0.
     """
 
     probability: FloatArray
     correct: BoolArray
     loss: FloatArray
+    known: FloatArray | float = 0.0
 
     @classmethod
     def of(cls, samples: Sequence[Sample], predictions: Predictions) -> Self:
@@ -114,6 +117,8 @@ SCORES: dict[str, Score] = {
     "inverse_cross_entropy": Score(
         lambda judged: judged.loss, _reciprocal, lambda shares: -1 / np.sum(shares * np.log(shares))
     ),
+    # By how much a caption lowers the loss, given what is known: conditional usable information.
+    "gain": Score(lambda judged: judged.known - judged.loss, None, lambda _: 0.0),
     # 1 - CE(answer | evidence) / CE(answer): Theil's uncertainty coefficient, cross-validated.
     "uncertainty": Score(lambda judged: judged.loss, None, lambda _: 0.0, relative=True),
 }

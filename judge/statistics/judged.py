@@ -51,7 +51,9 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
     """
     asked = rows["probability"].notna().to_numpy() if asked is None else asked
     correct = (rows["predicted"] == rows["answer"]).to_numpy()
-    judged = Judged(rows["probability"].to_numpy(dtype=np.float64), correct, rows["loss"].to_numpy(dtype=np.float64))
+    known = rows["baseline"].to_numpy(dtype=np.float64) if score == "gain" else 0.0
+    probability, loss = (rows[name].to_numpy(dtype=np.float64) for name in ("probability", "loss"))
+    judged = Judged(probability, correct, loss, known)
     scores = np.where(asked, SCORES[score].quantity(judged), 0.0)
     caption = rows.groupby(CAPTION, observed=True, sort=True).ngroup().to_numpy()
     _, first = np.unique(caption, return_index=True)

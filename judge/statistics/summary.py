@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -104,6 +104,7 @@ class Summary:
         standard_error, degrees: of the amplification, and its degrees of freedom.
         these_judges: interval over images alone, for the judges as trained.
         chance: scores of both sides with shuffled labels; None if not tried.
+        known: share of the classes' variance that what is known explains; None where nothing is given.
         human_error: standard error of the human side's score.
         guessing: the test of Q alone; None without priors or without an interval.
         replicates: values on parts of the data, for differences between captioners.
@@ -130,6 +131,7 @@ class Summary:
     degrees: int = 0
     these_judges: Interval | None = None
     chance: tuple[float, float] | None = None
+    known: float | None = None
     human_error: float | None = None
     guessing: Guessing | None = None
     replicates: Replicates | None = field(default=None, repr=False)
@@ -309,9 +311,14 @@ class JudgedRow:
             qualities=(float(found.human.quality), float(found.generated.quality)) if prior else None,
             priors=(float(found.human.prior), float(found.generated.prior)) if prior else None,
             chance=_chance(refits),
+            known=self._known() if self.metric.given else None,
         )
         # Judges that are right and certain everywhere have an infinite Q: there is no value to be uncertain of.
         return self._infer(line, refits) if np.isfinite(found.value) else line
+
+    def _known(self) -> float:
+        """Share of the classes' variance that what is known explains; classes count equally."""
+        return float(1 - self._answers.groupby("answer", observed=True)["baseline"].mean().mean())
 
     def _seed_sd(self) -> float | None:
         """Standard deviation over seeds, whose priors are of all captions; None for one seed."""
@@ -340,16 +347,16 @@ class JudgedRow:
         # What exchanged captions are to two sides, shuffled labels are to one.
         kinds = "half", "exchanged" if self.compared else "shuffled"
         half, exchanged = (refits[refits["kind"] == kind].sort_values("number") for kind in kinds)
-        drawn = self._with_quality(exchanged)
+        drawn, how = self._with_quality(exchanged), {**self._how, "equally": bool(self.metric.given)}
         return self._tested(
             replace(line, basis="refits"),
             half,
-            lambda value, parts, name: from_halves(value, parts, Exchanged.of(drawn[name]), **self._how),
+            lambda value, parts, name: from_halves(value, parts, Exchanged.of(drawn[name]), **how),
             chance=_chance(refits, "_quality"),
         )
 
     @property
-    def _how(self) -> dict[str, float]:
+    def _how(self) -> dict[str, Any]:
         """Options of an inference."""
         return {"neutral": self.metric.neutral, "level": self.settings.level}
 

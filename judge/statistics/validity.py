@@ -60,6 +60,7 @@ def _at_chance(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     if row.human is None or row.metric.counted or row.metric.from_annotation:
         return
     score, error, shuffled = row.human, row.human_error, row.chance
+    score += row.known or 0.0  # A caption may tell nothing that is not known.
     if row.metric.prior:
         if row.qualities is None or row.guessing is None:
             return

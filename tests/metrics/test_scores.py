@@ -19,7 +19,7 @@ from judge.statistics.validity import void_rows
 from judge.types import Predictions, Sample, Target
 
 # Those that are a mean, or a function of one, without another mean beside it.
-PLAIN = [name for name, score in SCORES.items() if not score.relative]
+PLAIN = [name for name, score in SCORES.items() if not (score.relative or name == "gain")]
 
 
 def judged(probability: np.ndarray, correct: np.ndarray) -> Judged:
@@ -35,6 +35,11 @@ def value(name: str, said: Judged) -> float:
 
 def test_a_certain_error_costs_everything() -> None:
     assert value("inverse_cross_entropy", judged(np.array([0.0, 1.0]), np.array([False, True]))) == 0.0
+
+
+def test_a_gain_is_a_fall_of_the_loss() -> None:
+    said = Judged(np.array([0.9, 0.4]), np.array([True, False]), np.array([0.1, 0.8]), known=np.array([0.5, 0.6]))
+    assert value("gain", said) == pytest.approx((0.4 - 0.2) / 2)
 
 
 @pytest.mark.parametrize("name", PLAIN)

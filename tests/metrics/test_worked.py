@@ -219,7 +219,8 @@ def test_counted() -> None:
 
 
 def test_every_metric_is_worked() -> None:
-    assert {name.partition(":")[0] for name in (*JUDGED, *COUNTED)} == {*METRICS}
+    """Conditional leakage needs more images than a hand can work (tests/judges/test_given.py: as plain loops)."""
+    assert {name.partition(":")[0] for name in (*JUDGED, *COUNTED)} | {"conditional"} == {*METRICS}
 
 
 @pytest.mark.parametrize(

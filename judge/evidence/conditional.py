@@ -1,0 +1,110 @@
+"""What judges of conditional leakage read: the captions of both sides, and what is known of their images."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from judge.corpus.tasks import Tasks
+from judge.corpus.units import Units
+from judge.errors import RowError
+from judge.evidence.builder import EvidenceBuilder, mention_table
+from judge.evidence.joined import MINIMUM_IMAGES, PEOPLE, Joined
+from judge.metrics import Metric
+from judge.text.alignment import is_special
+from judge.types import Captions, IntArray, Side, Words
+
+LEAST_PEOPLE = 3
+"""Human captions of an image where other people's are given: the reference's, and two that are known."""
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """The evidence of one captioner.
+
+    Attributes:
+        metric: its ``given`` says what is known.
+        joined: the N images, with a class each, and facts about both sides.
+        units: what is resampled, of these images.
+        people: human captions of each image, without words that name the class, [N][H].
+        captions: the captioner's, likewise, [N][M].
+        objects: what each image shows, [N, O], rows of length 1 or 0, people apart; O is 0 if objects are not given.
+    """
+
+    captioner: str
+    metric: Metric
+    joined: Joined
+    units: Units
+    people: Sequence[Sequence[Words]]
+    captions: Sequence[Sequence[Words]]
+    objects: npt.NDArray[np.float32]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return tuple(sorted({*self.units.classes}))
+
+    @cached_property
+    def classes(self) -> IntArray:
+        """Class of each image, [N]: its place among ``names``."""
+        place = {name: number for number, name in enumerate(self.names)}
+        return np.array([place[name] for name in self.units.classes], dtype=np.int64)
+
+
+def conditional_evidence(builder: EvidenceBuilder, captioner: Captions, metric: Metric) -> Conditional:
+    """The evidence of ``captioner``.
+
+    Raises:
+        RowError: too few images of a class have three human captions, where people are given; no annotated objects,
+            where these are.
+        JudgeError: as :meth:`~judge.evidence.EvidenceBuilder.join`.
+    """
+    joined, _ = builder.join(captioner)
+    people, captions = (_spoken(builder, joined, side) for side in ("human", "generated"))
+    least = LEAST_PEOPLE if "people" in metric.given else 1
+    tasks = builder.truth.tasks if "objects" in metric.given else None
+    if "objects" in metric.given and (tasks is None or tasks.derived):
+        raise RowError(f"{metric.title} needs annotated objects", where=captioner.name, mend="give --objects")
+    enough = {image: name for image, name in joined.classes.items() if len(people[image]) >= least}
+    classes = {image: name for image, name in enough.items() if tasks is None or image in tasks.by_image}
+    counts = Counter(classes.values())
+    size, rarest = min((counts[name], name) for name in {*joined.classes.values()})
+    if size < MINIMUM_IMAGES:
+        what = f"{size} images of class '{rarest}' have {least} human captions or more; {MINIMUM_IMAGES} are needed"
+        mend = "give objects in place of people: --metrics conditional:objects" if least > 1 else "give more images"
+        raise RowError(what, where=captioner.name, mend=mend)
+    dropped = {
+        f"fewer than {least} human captions": len(joined.classes) - len(enough),
+        "no annotated objects": len(enough) - len(classes),
+    }
+    return Conditional(
+        captioner.name,
+        metric,
+        replace(joined, classes=classes, dropped={**joined.dropped, **dropped}),
+        Units.make(classes, builder.truth.labels.scenes),
+        [people[image] for image in classes],
+        [captions[image] for image in classes],
+        _objects(tasks, [*classes]),
+    )
+
+
+def _spoken(builder: EvidenceBuilder, joined: Joined, side: Side) -> dict[str, list[Words]]:
+    """Image -> the words of its captions on a side, without those that name the class."""
+    found: dict[str, list[Words]] = {image: [] for image in joined.classes}
+    for image, _, words in joined.rows[side]:
+        masked = builder.mask(words, "attribute")
+        found[image].append(tuple(word for word in masked if word[:1].isalnum() and not is_special(word)))
+    return found
+
+
+def _objects(tasks: Tasks | None, images: Sequence[str]) -> npt.NDArray[np.float32]:
+    if tasks is None:
+        return np.zeros((len(images), 0), dtype=np.float32)
+    names = [name for name in tasks.names if name not in PEOPLE]
+    rows = mention_table([tasks.shown(image) for image in images], names).astype(np.float32)
+    return np.asarray(rows / np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1)))

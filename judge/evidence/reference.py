@@ -1,0 +1,122 @@
+"""The reference person: other people's captions of an image that say as much as a captioner's.
+
+Every human caption of an image takes the role of the reference in turn. If a captioner says more than one person does,
+the reference is as many people's captions as say as much, joined and cut at the length at which both say the same on
+average; only the other people are then known. A caption says the sum over its different content words of -log2 of the
+share of captions of its side that hold the word: common words say little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from judge.text.tokens import content_of, is_content
+from judge.types import Words
+
+# A reference says as much as a captioner from this share of its bits on.
+_ENOUGH = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The reference's part in one role.
+
+    Attributes:
+        captions: what the reference person says of each image, [N].
+        others: places of the captions of the people who remain known, [N][...].
+    """
+
+    captions: Sequence[Words]
+    others: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """The references of a captioner.
+
+    Attributes:
+        roles: one for each role.
+        people: how many people's captions a reference joins.
+        bits: mean bits of the captioner's captions, and of the references'.
+    """
+
+    roles: tuple[Reference, ...]
+    people: int
+    bits: tuple[float, float]
+
+
+class Informative:
+    """How much captions of one side say."""
+
+    def __init__(self, captions: Sequence[Words]) -> None:
+        counts = Counter(word for words in captions for word in content_of(words))
+        self.bits: Mapping[str, float] = {
+            word: -math.log2(count / (len(captions) + 1)) for word, count in counts.items()
+        }
+
+    def __call__(self, words: Words) -> float:
+        """Bits of a caption."""
+        return sum(self.bits[word] for word in sorted(content_of(words)))
+
+    def cut(self, words: Words, most: float) -> Words:
+        """The first words, without further content words once they say ``most`` bits; the last may go half beyond."""
+        said, held, found = 0.0, set[str](), []
+        for word in words:
+            if is_content(word) and word not in held:
+                if said + self.bits[word] / 2 > most:
+                    continue
+                held.add(word)
+                said += self.bits[word]
+            found.append(word)
+        return tuple(found)
+
+
+def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words], *, keep: int = 1) -> References:
+    """The references of a captioner's ``captions``, [N]; ``people``: human captions of each image, [N][H].
+
+    There are as many roles as most images have human captions; images with fewer repeat some. Of each image ``keep``
+    people or more remain known.
+    """
+    told = Informative([words for of in people for words in of])
+    wanted = float(np.mean([*map(Informative(captions), captions)]))
+    sizes = Counter(len(of) for of in people)
+    count = max(sizes, key=lambda size: (sizes[size], size))
+    for joined in range(1, max(1, count - keep) + 1):
+        roles = [_role(people, role, joined, keep) for role in range(count)]
+        texts = [words for role in roles for words in role.captions]
+        said = float(np.mean([*map(told, texts)]))
+        if said >= _ENOUGH * wanted:
+            break
+    if said > wanted:
+        # A part of the captions finds the length; all are cut there.
+        sample = texts[:: max(1, len(texts) // 2000)]
+        most = _length_saying(wanted, sample, told)
+        roles = [Reference([told.cut(words, most) for words in role.captions], role.others) for role in roles]
+        said = float(np.mean([told(words) for role in roles for words in role.captions]))
+    return References(tuple(roles), joined, (wanted, said))
+
+
+def _length_saying(wanted: float, captions: Sequence[Words], told: Informative) -> float:
+    """The length, in bits, at which cut captions say ``wanted`` bits on average."""
+    from scipy.optimize import bisect
+
+    def excess(length: float) -> float:
+        return float(np.mean([told(told.cut(words, length)) for words in captions])) - wanted
+
+    return float(bisect(excess, 0, 2 * max(map(told, captions)), xtol=0.1))
+
+
+def _role(people: Sequence[Sequence[Words]], role: int, joined: int, keep: int) -> Reference:
+    """In this role, ``joined`` people are the reference of each image, as far as ``keep`` others remain."""
+    captions, others = list[Words](), list[list[int]]()
+    for of in people:
+        order = [(role + place) % len(of) for place in range(len(of))]
+        chosen = min(joined, len(of) - keep)
+        captions.append(tuple(word for place in order[:chosen] for word in of[place]))
+        others.append(order[chosen:])
+    return Reference(captions, others)

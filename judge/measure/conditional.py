@@ -1,0 +1,203 @@
+"""Conditional leakage: what a caption tells of the class beyond what is known of its image.
+
+In every role (:mod:`judge.evidence.reference`) a judge reads what is known (:mod:`judge.judges.given`), and either the
+captioner's caption or the reference person's. The gain of a caption is how much it lowers the judge's loss, and the
+amplification is the captioner's gain less the reference's, averaged over roles.
+
+Halves of the images, and captions that change sides, measure it again, for intervals and tests. The captions of an
+image change sides together in all roles. A run keeps its vectors, its references, and the penalty of what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
+
+from judge.evidence.conditional import Conditional
+from judge.evidence.reference import References, make_references
+from judge.judges.given import Given, shares_of
+from judge.measure.jobs import Request
+from judge.measure.table import COLUMNS
+from judge.statistics.comparisons import Key
+from judge.text.vector_space import Reals, VectorSpace
+from judge.types import SIDES, BoolArray, FloatArray, IntArray
+from judge.utils.parallel import parallel
+
+_EXCHANGED = 1  # As of other judges' refits.
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What judges read in one role, [N, D] each: what is known, the reference's caption and the captioner's."""
+
+    known: Reals
+    human: Reals
+    generated: Reals
+    penalty: float | None = None
+
+    def among(self, held: BoolArray) -> Reading:
+        """The same of some of the images."""
+        return Reading(self.known[held], self.human[held], self.generated[held], self.penalty)
+
+    def exchanged(self, moved: BoolArray) -> Reading:
+        """The same where the captions of some images have changed sides."""
+        rows, human, generated = moved[:, None], self.human, self.generated
+        return Reading(self.known, np.where(rows, generated, human), np.where(rows, human, generated), self.penalty)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A captioner that was measured.
+
+    Attributes:
+        key: its row of the table.
+        of: its evidence.
+        references: who it was compared with.
+        scores, refits: its rows of ``scores.parquet`` and of ``replicates.parquet``.
+    """
+
+    key: Key
+    of: Conditional
+    references: References
+    scores: pd.DataFrame
+    refits: pd.DataFrame
+
+
+def measure_conditional(requests: Sequence[Request], *, workers: int) -> list[Measured]:
+    """Measure ``requests``, in their order, by at most ``workers`` processes."""
+    return parallel(_measure, requests, workers)
+
+
+def _measure(request: Request) -> Measured:
+    of = request.of
+    references = make_references(of.people, [texts[0] for texts in of.captions], keep=int("people" in of.metric.given))
+    readings = [*_readings(of, references, request.judge)]
+    whole = _Judges(readings, of.classes, of.units.index)
+    return Measured(
+        request.key, of, references, _scores(request, whole), pd.DataFrame(_refits(request, whole), columns=COLUMNS)
+    )
+
+
+def _readings(of: Conditional, references: References, judge: str) -> Iterator[Reading]:
+    """What judges read in each role; a captioner's several captions of an image take turns."""
+    counts = np.array([len(texts) for texts in of.people])
+    turns = max(len(texts) for texts in of.captions)
+    said = [[texts[turn % len(texts)] for texts in of.captions] for turn in range(turns)]
+    told = [words for texts in of.people for words in texts]
+    weights = np.concatenate([np.repeat(1 / counts, counts), np.full(turns * len(counts), 1 / turns)])
+    space = VectorSpace([*told, *(words for turn in said for words in turn)], weights, judge=judge)
+    parts, starts = space.parts(told), np.cumsum(counts) - counts
+    generated = [space.vectors(*space.parts(turn)) for turn in said]
+    for number, reference in enumerate(references.roles):
+        known = [of.objects]
+        if "people" in of.metric.given:
+            # A row for each image, which adds up the captions of those who are known.
+            images = np.repeat(np.arange(len(counts)), [len(others) for others in reference.others])
+            places = [start + other for start, others in zip(starts, reference.others, strict=True) for other in others]
+            sums = csr_array((np.ones(len(places), np.float32), (images, places)), shape=(len(counts), len(told)))
+            known.append(space.vectors(*(np.asarray(sums @ part) for part in parts)))
+        human = space.vectors(*space.parts(reference.captions))
+        yield Reading(np.concatenate(known, axis=1), human, generated[number % turns])
+
+
+class _Judges:
+    """The judges of all roles."""
+
+    def __init__(self, readings: Sequence[Reading], classes: IntArray, units: IntArray | None) -> None:
+        self.readings, self.classes, self.units = readings, classes, units
+        self.given = [Given(role.known, classes, units, role.penalty) for role in readings]
+
+    @cached_property
+    def errors(self) -> list[dict[str, FloatArray]]:
+        """Of each role: side -> errors, [N, K], of the judge that reads its captions too."""
+        return [
+            {"human": given.reading(role.human), "generated": given.reading(role.generated)}
+            for given, role in zip(self.given, self.readings, strict=True)
+        ]
+
+    def gains(self) -> tuple[float, float]:
+        """Gains of both sides: means over the images of a class, then over classes and roles."""
+        counts = np.bincount(self.classes)
+        weights = 1 / counts[self.classes] / len(counts) / len(self.given)
+        losses = [(weights @ _loss(given.errors), *(weights @ _loss(of[side]) for side in SIDES))
+                  for given, of in zip(self.given, self.errors, strict=True)]  # fmt: skip
+        known, human, generated = np.sum(losses, axis=0)
+        return float(known - human), float(known - generated)
+
+    def among(self, held: BoolArray) -> _Judges:
+        """Judges of some of the images."""
+        units = None if self.units is None else self.units[held]
+        return _Judges([role.among(held) for role in self._chosen()], self.classes[held], units)
+
+    def exchanged(self, moved: BoolArray) -> _Judges:
+        """Judges where the captions of some images have changed sides; what is known stays."""
+        found = _Judges([], self.classes, self.units)
+        found.readings, found.given = [role.exchanged(moved) for role in self.readings], self.given
+        return found
+
+    def _chosen(self) -> Iterator[Reading]:
+        """The readings with the penalties that were chosen."""
+        for given, role in zip(self.given, self.readings, strict=True):
+            yield Reading(role.known, role.human, role.generated, given.penalty)
+
+
+def _loss(errors: FloatArray) -> FloatArray:
+    """[N] of errors [N, K]."""
+    return np.asarray((errors**2).sum(axis=1))
+
+
+def _refits(request: Request, whole: _Judges) -> Iterator[list[object]]:
+    """Rows of ``replicates.parquet``."""
+    units, seed = request.of.units, request.seed
+    halves = units.halves(2 * request.refits, seed)
+    # Images of a scene change sides together.
+    index = units.index if units.index is not None else np.arange(len(units.images))
+    generators = [np.random.default_rng([seed, _EXCHANGED, number]) for number in range(request.refits)]
+    resampled = {
+        "exchanged": (whole.exchanged(of.random(len(index))[index] < 0.5) for of in generators),
+        "half": (whole.among(held) for held in halves),
+    }
+    for kind, judges in resampled.items():
+        for number, of in enumerate(judges):
+            human, generated = of.gains()
+            yield [*request.key, kind, number, human, generated, generated - human, human, generated]
+
+
+def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
+    """Rows of ``scores.parquet``: both sides in every role; ``index`` is the role, ``baseline`` the loss before."""
+    of, names = request.of, np.array(request.of.names)
+    captioner, metric, judge = request.key
+    parts = []
+    for index, (given, errors) in enumerate(zip(whole.given, whole.errors, strict=True)):
+        for side in SIDES:
+            shares = shares_of(errors[side], of.classes)
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "image_id": of.units.images,
+                        "captioner": captioner,
+                        "side": side,
+                        "index": index,
+                        "metric": metric,
+                        "judge": judge,
+                        "seed": request.seed,
+                        "fold": 0,
+                        "named": "",
+                        "tasks": "",
+                        "answer": of.units.classes,
+                        "probability": shares[np.arange(len(shares)), of.classes],
+                        "predicted": names[shares.argmax(axis=1)],
+                        "loss": _loss(errors[side]),
+                        "twin": False,
+                        "validation_loss": np.nan,
+                        "baseline": _loss(given.errors),
+                    }
+                )
+            )
+    found = pd.concat(parts, ignore_index=True)
+    return found if of.units.index is None else found.assign(scene=[*of.units.of] * len(parts))

@@ -1,0 +1,73 @@
+"""Captions as vectors of a few hundred numbers: their words, weighed by how rare they are, and their embedding.
+
+Words are reduced by latent semantic analysis (Deerwester et al., JASIS 1990), and both parts are scaled to length 1. A
+rotation then keeps the directions in which captions vary most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from judge.text.embedding import WORDLLAMA, load_embedding
+from judge.types import FloatArray, Words
+
+Reals = npt.NDArray[np.float32]
+FEATURES = ("words+embedding", "embedding", "linear")
+"""Names of judges whose features of captions these are: words and embedding, or one of them."""
+TOPICS, WIDTH = 300, 200
+# Words of fewer captions tell a judge of thousands of images nothing.
+_LEAST = 3
+
+
+class VectorSpace:
+    """The vectors of captions that vary like ``captions``, which count by ``weights``, [N].
+
+    ``judge``: "words+embedding", "embedding", or "linear" for words alone; a name of an embedding may follow a colon.
+    """
+
+    def __init__(self, captions: Sequence[Words], weights: FloatArray, judge: str) -> None:
+        from sklearn.decomposition import TruncatedSVD
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        kind, _, reference = judge.partition(":")
+        self._words = kind != "embedding"
+        self._embedding = None if kind == "linear" else load_embedding(reference or WORDLLAMA)
+        self._mean = np.zeros(1, dtype=np.float32)
+        if self._words:
+            self._counter = TfidfVectorizer(analyzer=_same, min_df=_LEAST, sublinear_tf=True)
+            counts = self._counter.fit_transform(captions)
+            topics = min(TOPICS, counts.shape[1] - 1)
+            self._topics = TruncatedSVD(topics, algorithm="randomized", n_iter=2, random_state=0).fit(counts)
+        words, rows = self.parts(captions)
+        self._mean = rows.mean(axis=0)
+        rows = _blocks(words, rows - self._mean)
+        _, axes = np.linalg.eigh((rows.T @ (weights[:, None] * rows)).astype(np.float64))
+        self._axes = axes[:, -WIDTH:].astype(np.float32)
+
+    def parts(self, captions: Sequence[Words]) -> tuple[Reals, Reals]:
+        """Words and embedding of captions, [N, W] and [N, E]; those of several captions may be added up."""
+        nothing = np.zeros((len(captions), 0), dtype=np.float32)
+        words = self._topics.transform(self._counter.transform(captions)) if self._words else nothing
+        rows = self._embedding.captions(captions)[0] if self._embedding else nothing
+        return words.astype(np.float32), rows.astype(np.float32) - self._mean
+
+    def vectors(self, words: Reals, embedding: Reals) -> Reals:
+        """[N, D] of captions, or of sums of captions, of these parts."""
+        return np.asarray(_blocks(words, embedding) @ self._axes)
+
+
+def _same(words: Words) -> Words:
+    return words
+
+
+def _blocks(*parts: Reals) -> Reals:
+    """The parts, each of length 1, side by side."""
+    return np.concatenate([_unit(part) for part in parts], axis=1)
+
+
+def _unit(rows: Reals) -> Reals:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))

@@ -1,0 +1,54 @@
+"""Reference persons, worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from judge.evidence.reference import Informative, make_references
+
+PEOPLE = [
+    [("dog", "runs"), ("dog", "on", "grass"), ("animal", "outside")],
+    [("cat", "sleeps"), ("cat", "on", "sofa"), ("pet", "inside")],
+]
+
+
+def test_bits_of_words() -> None:
+    """Of four captions, plus one: a word in two says log2(5/2) bits, in one log2(5); function words say nothing."""
+    says = Informative([("dog", "runs", "runs"), ("dog",), ("the",), ("cat", "of")])
+    assert says(("the", "dog", "dog", "of")) == pytest.approx(math.log2(5 / 2))
+    assert says(("dog", "cat")) == pytest.approx(math.log2(5 / 2) + math.log2(5))
+    assert says.cut(("cat", "of", "dog", "cat"), math.log2(5)) == ("cat", "of", "cat")
+    assert says.cut(("cat", "of", "dog"), math.log2(5) + math.log2(5 / 2) / 2) == ("cat", "of", "dog")
+
+
+def test_every_person_is_the_reference_once() -> None:
+    found = make_references(PEOPLE, [("dog", "runs"), ("cat", "sofa")])
+    assert found.people == 1
+    assert len(found.roles) == 3
+    assert [role.others[0] for role in found.roles] == [[1, 2], [2, 0], [0, 1]]
+    for role in found.roles:
+        assert len(role.captions) == 2
+
+
+def test_longer_captions_have_several_people_and_the_same_length() -> None:
+    rich = [("dog", "runs", "grass", "park", "leash"), ("cat", "sleeps", "sofa", "lamp", "book")]
+    found = make_references(PEOPLE, rich)
+    assert found.people == 2  # One person says half as much, three are not there: somebody must remain known.
+    assert all(len(others) == 1 for role in found.roles for others in role.others)
+    assert found.roles[0].captions[0][:2] == ("dog", "runs")
+
+
+def test_briefer_captions_have_a_briefer_reference() -> None:
+    many = [[("dog", "runs", "fast"), ("dog", "brown", "small"), ("dog", "wet", "happy")]] * 20
+    found = make_references(many, [("dog", "runs")] * 20)
+    assert found.people == 1
+    said, wanted = found.bits[1], found.bits[0]
+    assert said < Informative([words for of in many for words in of])(("dog", "runs", "fast"))
+    assert said == pytest.approx(wanted, abs=1.5)
+
+
+def test_nobody_need_remain_where_people_are_not_known() -> None:
+    found = make_references([[("dog", "runs")]] * 3, [("dog",)] * 3, keep=0)
+    assert [role.others for role in found.roles] == [[[], [], []]]

@@ -1,0 +1,79 @@
+"""The judge that reads what is known and a caption, against plain loops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from judge.judges.given import CAPTION_PENALTY, Given, shares_of
+
+N = 40
+World = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@pytest.fixture
+def world() -> World:
+    generator = np.random.default_rng(3)
+    classes = np.repeat([0, 1, 2], (20, 12, 8))
+    known, captions = generator.normal(size=(2, N, 5)).astype(np.float32)
+    known[:, 0] += classes
+    captions[:, 1] -= classes
+    return known, captions, classes
+
+
+def plainly(features: np.ndarray, penalties: np.ndarray, classes: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Errors of ridge regressions that are trained without the units that they predict."""
+    weights = N / 3 / np.bincount(classes)[classes]
+    truth = (np.eye(3)[classes] - 1 / 3) / np.sqrt(2 / 3)
+    errors = np.empty((N, 3))
+    for image in range(N):
+        learnt = units != units[image]
+        x, w = features[learnt], weights[learnt, None]
+        solution = np.linalg.solve(x.T @ (w * x) + np.diag(penalties), x.T @ (w * truth[learnt]))
+        errors[image] = truth[image] - features[image] @ solution
+    return errors
+
+
+@pytest.mark.parametrize("units", [np.arange(N), np.arange(N) // 3])
+def test_errors_are_those_of_judges_trained_without_each_unit(world: World, units: np.ndarray) -> None:
+    known, captions, classes = world
+    given = Given(known, classes, units)
+    constant = np.full((N, 1), 10.0)
+    own = [given.penalty] * 6
+    expected = plainly(np.hstack([known, constant]), np.array(own), classes, units)
+    np.testing.assert_allclose(given.errors, expected, rtol=1e-3, atol=1e-4)
+    both = np.hstack([known, constant, captions])
+    expected = plainly(both, np.array([*own, *[CAPTION_PENALTY * N] * 5]), classes, units)
+    np.testing.assert_allclose(given.reading(captions), expected, rtol=1e-3, atol=1e-4)
+
+
+def loss(errors: np.ndarray, classes: np.ndarray) -> float:
+    """Mean over classes."""
+    return float(np.mean([(errors[classes == name] ** 2).sum(axis=1).mean() for name in range(3)]))
+
+
+def test_the_penalty_with_the_smallest_loss_is_chosen(world: World) -> None:
+    known, _, classes = world
+    tried = {of: loss(Given(known, classes, penalty=of).errors, classes) for of in (1.0, 3.0, 10.0, 30.0, 100.0)}
+    assert Given(known, classes).penalty == min(tried, key=tried.__getitem__)
+
+
+def test_captions_that_repeat_what_is_known_tell_nothing(world: World) -> None:
+    known, captions, classes = world
+    given = Given(known, classes)
+    before = loss(given.errors, classes)
+    assert before - loss(given.reading(known), classes) < 0.02
+    assert before - loss(given.reading(captions), classes) > 0.1
+
+
+def test_nothing_known_has_a_loss_of_one(world: World) -> None:
+    _, _, classes = world
+    assert loss(Given(np.zeros((N, 0), np.float32), classes).errors, classes) == pytest.approx(1, abs=0.12)
+
+
+def test_shares_are_the_predictions() -> None:
+    """Without an error the share of the true class is 1, and an error of 1 / sqrt(1 - 1/K) makes it 0."""
+    classes = np.array([0, 1])
+    np.testing.assert_allclose(shares_of(np.zeros((2, 2)), classes), [[1, 0], [0, 1]], atol=1e-6)
+    wrong = np.array([[2**0.5, -(2**0.5)], [0, 0]])
+    np.testing.assert_allclose(shares_of(wrong, classes), [[0, 1], [0, 1]], atol=1e-6)

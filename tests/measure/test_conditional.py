@@ -1,0 +1,105 @@
+"""Conditional leakage of a run: from captions to rows of its files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import known
+
+from judge import Corpus, evaluate
+from judge.errors import JudgeError
+from judge.measure.table import make_table
+from judge.types import Captions
+
+QUICK = {"metrics": "conditional", "refits": 4, "typical": False}
+
+
+def sample(coco: Path, count: int) -> Corpus:
+    """The first images of the shared captions, the first human caption as the captioner's."""
+    corpus = Corpus.read(human=coco / "captions_human.json", labels=coco / "gender.csv", captions=[])
+    images = sorted(known(corpus.labels).by_image)[:count]
+    human = {image: corpus.human.by_image[image][:5] for image in images}
+    people = replace(corpus.human, by_image={image: texts[1:] for image, texts in human.items()})
+    return replace(corpus, human=people, generated=(Captions("first", {i: of[:1] for i, of in human.items()}),))
+
+
+@pytest.fixture(scope="module")
+def people(coco: Path) -> Corpus:
+    return sample(coco, 400)
+
+
+def test_a_table_is_made_of_files_alone(people: Corpus) -> None:
+    result = evaluate(people, **QUICK)
+    (row,) = result.summaries
+    assert row.metric.name == "conditional"
+    assert row.judge == "words+embedding"
+    assert row.basis == "refits"
+    again = make_table(result.scores, result.counts, result.replicates, result.run, result.families)
+    assert again == [row]
+    # By hand, of the file's rows: classes and roles count equally.
+    gain = (result.scores["baseline"] - result.scores["loss"]).groupby(
+        [result.scores["side"], result.scores["answer"]], observed=True
+    )
+    means = gain.mean().groupby("side").mean()
+    assert row.amplification == pytest.approx(means["generated"] - means["human"])
+    assert row.known == pytest.approx(1 - result.scores.groupby("answer")["baseline"].mean().mean())
+    assert result.scores.groupby("image_id")["index"].nunique().unique().tolist() == [4]
+
+
+def test_two_processes_measure_the_same(people: Corpus) -> None:
+    both = replace(people, generated=(*people.generated, replace(people.generated[0], name="again")))
+    one, two = (evaluate(both, **QUICK, workers=workers) for workers in (1, 2))
+    pd.testing.assert_frame_equal(one.scores, two.scores, rtol=1e-4)
+    assert one.summaries[0].amplification == pytest.approx(one.summaries[1].amplification)
+
+
+def test_captioners_do_not_depend_on_their_company(people: Corpus) -> None:
+    both = replace(
+        people, generated=(*people.generated, Captions("other", dict.fromkeys(people.human.by_image, ("a dog",))))
+    )
+    (alone,), (beside, other) = (evaluate(of, **QUICK).summaries for of in (people, both))
+    assert beside.amplification == pytest.approx(alone.amplification)
+    # The same words for all images tell nothing beyond what is known.
+    assert known(other.generated) == pytest.approx(0, abs=0.005)
+
+
+def test_bias_is_found(people: Corpus) -> None:
+    of = people.generated[0]
+    source = known(people.labels)
+    dosed = inject_all(people, of, 1.0)
+    plain, biased = (evaluate(replace(people, generated=(one,)), **QUICK).summaries[0] for one in (of, dosed))
+    assert known(biased.amplification) > known(plain.amplification) + 0.05
+    assert known(biased.p_value) < 0.01 < known(plain.p_value)
+    assert set(source.by_image.values()) == {"female", "male"}
+
+
+def inject_all(corpus: Corpus, captions: Captions, dose: float) -> Captions:
+    """``captions`` with a word beside the class of each image."""
+    word = {"female": "kitchen", "male": "skateboard"}
+    labels = known(corpus.labels).by_image
+    return Captions(
+        "dosed", {image: (f"{texts[0]} near a {word[labels[image]]}",) for image, texts in captions.by_image.items()}
+    )
+
+
+def test_fewer_than_three_human_captions_are_refused(people: Corpus) -> None:
+    few = replace(people.human, by_image={image: texts[:2] for image, texts in people.human.by_image.items()})
+    with pytest.raises(JudgeError, match="3 human captions") as error:
+        evaluate(replace(people, human=few), **QUICK)
+    assert "conditional:objects" in error.value.mend
+
+
+def test_objects_are_known(people: Corpus, coco: Path) -> None:
+    """One human caption is enough where objects are known; what they tell is known."""
+    shown = Corpus.read(
+        human=coco / "captions_human.json", labels=coco / "gender.csv", objects=coco / "objects.json", captions=[]
+    )
+    few = replace(people.human, by_image={image: texts[:1] for image, texts in people.human.by_image.items()})
+    corpus = replace(people, human=few, tasks=shown.tasks)
+    (row,) = evaluate(corpus, **{**QUICK, "metrics": "conditional:objects"}).summaries
+    assert row.title == "Conditional leakage (objects) (words+embedding)"
+    assert np.isfinite(known(row.amplification))
