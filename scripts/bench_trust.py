@@ -245,7 +245,8 @@ def table(frames: Frames) -> Iterator[Bound]:
                 yield share(f"{name}, {form}: amplifies", begins(of, AMPLIFIES), high=0.05)
         elif name.startswith("doses"):
             for captioner, of in rows.groupby("captioner", sort=False):
-                yield share(f"{name}, {captioner}: amplifies", begins(of, AMPLIFIES), low=0.8)
+                found = share(f"{name}, {captioner}: amplifies", begins(of, AMPLIFIES), low=0.8)
+                yield found._replace(measured=f"{found.measured}; {values(of)}")
             yield share(f"{name}: tells less than a person", begins(rows, LESS), high=0.0)
         elif name == "shared":
             yield from shared_bounds(rows)
@@ -263,6 +264,12 @@ def table(frames: Frames) -> Iterator[Bound]:
 def begins(rows: pd.DataFrame, verdict: str) -> pd.Series[bool]:
     """Whether the verdict of each row begins so."""
     return rows["verdict"].fillna(NONE).str.startswith(verdict)
+
+
+def values(rows: pd.DataFrame) -> str:
+    """The mean value, and how often p is below 0.05 with a value above 0, whatever the verdict."""
+    value, p = (rows[name].astype(float) for name in ("value", "p"))
+    return f"p < 0.05 above in {((value > 0) & (p < 0.05)).mean():.0%}, mean {value.mean():+.4f}"
 
 
 def share(what: str, happened: pd.Series[bool], *, low: float = 0.0, high: float = 1.0) -> Bound:
@@ -284,15 +291,14 @@ def form_bound(what: str, rows: pd.DataFrame) -> Bound:
     often = shares[shares["sum"] > 0.05 * shares["size"]]
     named = [f"{name} {row['sum']} of {row['size']}" for name, row in often.iterrows()]
     verdicts = rows["verdict"].fillna(NONE).str.partition(":")[0].value_counts()
-    measured = f"{len(often)} of {len(shares)} ({'; '.join(named) or 'none'}); verdicts: " + ", ".join(
-        f"{count} {verdict!r}" for verdict, count in verdicts.items()
-    )
+    counted = ", ".join(f"{count} {verdict!r}" for verdict, count in verdicts.items())
+    measured = f"{len(often)} of {len(shares)} ({'; '.join(named) or 'none'}); {values(rows)}; verdicts: {counted}"
     return Bound(what, int(shares["size"].max()), "none", measured, often.empty)
 
 
 def null_bounds(name: str, rows: pd.DataFrame) -> Iterator[Bound]:
     """p, interval and standard error without amplification."""
-    known = rows.dropna(subset=["value", "p"])
+    known = rows.dropna(subset=["value", "p"]).astype({"value": float, "p": float})
     yield share(f"{name}: p < 0.05", known["p"] < 0.05, low=0.02, high=0.08)
     yield share(f"{name}: interval holds 0", (known["low"] <= 0) & (known["high"] >= 0), low=0.92)
     sd = known["value"].std()

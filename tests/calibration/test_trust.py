@@ -94,7 +94,10 @@ def test_bounds_on_verdicts_made_by_hand(bench: Any) -> None:
     found = {line.what: line for line in bench.table(frames)}
     forms = found["forms-900: forms that amplify in more than 5% of trials"]
     assert not forms.holds
-    assert forms.measured == "1 of 3 (paragraph 2 of 20); verdicts: 56 'cannot tell', 4 'amplifies'"
+    assert (
+        forms.measured
+        == "1 of 3 (paragraph 2 of 20); p < 0.05 above in 7%, mean +0.0067; verdicts: 56 'cannot tell', 4 'amplifies'"
+    )
     assert found["forms-900, two people: amplifies"].holds
     assert found["doses-900, a person, A->T 0.4: amplifies"].holds
     assert not found["doses-900, six words, A->T 0.4: amplifies"].holds
