@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib import resources, util
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from judge.calibration.grammar import make_world, simulate
 from judge.calibration.trials import people_as_captioner
 from judge.calibration.world import CAPTIONERS, Captioner
 from judge.commands.demo import read_expected
-from judge.statistics.comparisons import HIGHER
 from judge.statistics.summary import Summary
 
 
@@ -45,106 +45,182 @@ def holds_nothing(row: Summary) -> bool:
 
 
 @pytest.fixture(scope="module")
-def bench() -> Any:
+def bench() -> Iterator[Any]:
     """The script as a module."""
     path = ROOT / "scripts" / "bench_trust.py"
-    spec = known(util.spec_from_file_location(path.stem, path))
-    sys.modules[path.stem] = module = util.module_from_spec(spec)
-    known(spec.loader).exec_module(module)
-    yield module
-    del sys.modules[path.stem]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(path.parent)
+        spec = known(util.spec_from_file_location(path.stem, path))
+        patch.setitem(sys.modules, path.stem, module := util.module_from_spec(spec))
+        known(spec.loader).exec_module(module)
+        yield module
 
 
-def drawn(values: Sequence[float], error: float) -> pd.DataFrame:
-    """Null trials of LIC with these values and one claimed error, whose p and interval are those of a z-test."""
-    rows = pd.DataFrame({"value": values, "draw": range(len(values))})
-    rows = rows.assign(low=rows["value"] - 1.96 * error, high=rows["value"] + 1.96 * error, error=error)
+@pytest.fixture(scope="module")
+def setting(bench: Any, coco: Path) -> Any:
+    return bench.Setting(coco)
+
+
+def trials(captioner: str, values: Sequence[float], error: float, *, dosed: bool = False) -> pd.DataFrame:
+    """Rows of a captioner with these values and one claimed error; p, interval and verdict are those of a z-test."""
+    rows = pd.DataFrame({"captioner": captioner, "base": captioner.partition(", A->T")[0], "value": values})
+    rows = rows.assign(dosed=dosed, error=error, reason="", low=rows["value"] - 1.96 * error)
+    rows["high"] = rows["value"] + 1.96 * error
     rows["p"] = [0.01 if abs(value) > 1.96 * error else 0.5 for value in values]
-    return rows.assign(
-        metric="lic", judge="linear", change="none", dose=0.0, basis="refits", void="", verdict="cannot tell",
-        left_out=0, images="900", seconds=0.0,
-    )  # fmt: skip
+    words = {-1: "tells less than a person", 0: "cannot tell", 1: "amplifies"}
+    rows["verdict"] = [words[int(np.sign(value)) * (abs(value) > 1.96 * error)] for value in values]
+    return rows
 
 
-def test_bounds_on_trials_made_by_hand(bench: Any) -> None:
+def test_bounds_on_null_trials_made_by_hand(bench: Any) -> None:
     """Normal values of sd 0.02: the bounds hold if that is the claimed error, and fail if it is a half of that."""
     values = np.random.default_rng(0).normal(0, 0.02, 2000)
-    honest, bold = ([*bench.table({"nulls-900": drawn(values, error)})] for error in (0.02, 0.01))
-    assert [line.holds for line in honest] == [True] * 3
-    assert [line.holds for line in bold] == [False, False, False]
-    dosed = pd.concat(
-        [drawn([at + rise for at in (-0.02, 0.0, 0.02)], 0.02).assign(change=change, dose=dose, verdict=verdict)
-         for change, dose, rise, verdict in (("none", 0.0, 0.0, "cannot tell"), ("A->T", 0.4, 0.07, "amplifies"),
-                                             ("silence", 0.6, 0.0, "amplifies"))]
-    )  # fmt: skip
-    worth = pd.DataFrame({"change": ["none", "A->T"], "value": [0.01, 0.11]})
-    found = {line.what: line for line in bench.table({"verdicts": dosed, "worth": worth})}
-    assert [line.holds for line in found.values()] == [True, True, False, True, True]
-    assert found["A->T 0.4, share of worth"].measured == "70% of 0.1000"
-    assert found["A->T 0.4 moves LIC, in null sds"].measured.startswith("3.50 ")
-    # Of one captioner four of five seeds amplify: 8 of its 20 ordered pairs differ, in 4 the first amplifies.
-    verdicts = [*["amplifies"] * 4, "cannot tell", *["cannot tell"] * 5]
-    (line,) = bench.table({"seeds": pd.DataFrame({"part": 0, "captioner": [*"aaaaabbbbb"], "verdict": verdicts})})
-    assert (line.measured, line.holds) == ("10.0% (4 of 10 runs amplify)", False)
+    for error, holds in ((0.02, True), (0.01, False)):
+        lines = [*bench.table({"null-900": trials("a person", values.tolist(), error)})]
+        assert [line.holds for line in lines] == [holds] * 3
 
 
-def test_a_killed_run_continues(bench: Any, coco: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of random labels nothing is said to amplify, and the trials are the same whatever a kill has cut."""
-    options = {"only": ["labels"], "judge": "linear", "folds": 2, "refits": 0, "workers": 1}
-    bench.main(coco, trials=2, out=tmp_path / "whole", **options)
-    whole = (tmp_path / "whole" / "labels.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "cut").mkdir()
-    (tmp_path / "cut" / "labels.jsonl").write_text(whole[0] + whole[1][:99])
-    bench.main(coco, trials=2, out=tmp_path / "cut", **options)
-    again = (tmp_path / "cut" / "labels.jsonl").read_text().splitlines()
-    assert [json.loads(line)["records"] for line in again] == [json.loads(line)["records"] for line in whole]
-    assert capsys.readouterr().out.count("| labels, labels: amplifies | 2 | at most 5% | 0.0%") == 2
-
-
-@pytest.mark.slow
-def test_nulls(bench: Any, coco: Path) -> None:
-    """Human captions against human captions: of 4 trials three have p below 0.05 in one case of 2,000."""
-    setting = bench.Setting(coco, folds=3, refits=6)
-    rows = pd.DataFrame([row for trial in range(4) for row in bench.nulls(setting, trial, images=240)])
-    assert {"lic", "leakage", *bench.U} == {*rows["metric"]}
-    for _, of in rows.groupby("metric"):
-        assert (of["p"] < 0.05).sum() <= 2
-        assert ((of["low"] > 0) | (of["high"] < 0)).sum() <= 2
-        assert 0.4 < of["error"].mean() / of["value"].std() < 5
-    assert (rows["p"] < 0.05).mean() <= 0.3
-
-
-@pytest.mark.slow
-def test_verdicts(bench: Any, coco: Path) -> None:
-    """A large dose of A->T amplifies; captions that became short, few or silent do not."""
-    setting, doses = bench.Setting(coco, folds=4, refits=8), [("none", 0.0), ("A->T", 0.8)]
-    doses += [(change, 0.9) for change in bench.NEUTRAL]
-    rows = bench.verdicts(setting, 0, images=480, doses=doses)
-    assert len(rows) == 2 + 6
-    assert {row["change"] for row in rows if row["verdict"] in HIGHER} == {"A->T"}
-
-
-@pytest.mark.slow
-def test_directions(bench: Any, coco: Path) -> None:
-    """U follows the doses of its own direction, and no others."""
-    rows = pd.DataFrame(
-        [row for trial in range(3) for row in bench.directions(bench.Setting(coco, folds=4), trial, 480)]
+def test_bounds_on_verdicts_made_by_hand(bench: Any) -> None:
+    """Of 20 trials of a form one may amplify; of a dose sixteen must, and none may tell less."""
+    one, two = [0.1, *[0.0] * 19], [0.1, 0.1, *[0.0] * 18]
+    fair = [trials("a person", one, 0.02), trials("paragraph", two, 0.02), trials("two people", one, 0.02)]
+    enough, few = [0.1] * 16 + [0.0] * 4, [0.1] * 15 + [-0.1] * 5
+    dosed = [
+        trials("a person, A->T 0.4", enough, 0.02, dosed=True),
+        trials("six words, A->T 0.4", few, 0.02, dosed=True),
+    ]
+    frames = {"forms-900": pd.concat(fair), "doses-900": pd.concat(dosed)}
+    frames["noise"] = pd.concat([fair[0], trials("a person, A->T 0.4", [0.1, 0.0], 0.02, dosed=True)])
+    found = {line.what: line for line in bench.table(frames)}
+    forms = found["forms-900: forms that amplify in more than 5% of trials"]
+    assert not forms.holds
+    assert (
+        forms.measured
+        == "1 of 3 (paragraph 2 of 20); p < 0.05 above in 7%, mean +0.0067; verdicts: 56 'cannot tell', 4 'amplifies'"
     )
-    lines = {line.what: line for line in bench.table({"directions": rows})}
-    assert float(lines["u-ta: Spearman with T->A"].measured) > 0.8
-    assert float(lines["u-at: Spearman with A->T"].measured) > 0.8
-    assert lines["u-ta: moved by A->T"].holds
-    assert lines["u-at: moved by T->A"].holds
+    assert found["forms-900, two people: amplifies"].holds
+    assert found["doses-900, a person, A->T 0.4: amplifies"].holds
+    assert not found["doses-900, six words, A->T 0.4: amplifies"].holds
+    assert not found["doses-900: tells less than a person"].holds
+    assert found["three sentences or more: a verdict"].measured.startswith("100.0%")
+    assert found["noise, no bias: amplifies"].holds
+    assert found["noise: doses found"].measured == "a person, A->T 0.4 50% (else 80%); no verdict 0%"
+
+
+def test_captioners_depend_on_names_and_draws_alone(bench: Any, setting: Any) -> None:
+    """A form takes human captions away, and has the same words around a dose; other forms do not change its own."""
+    world, forms = bench.read(setting.data), bench.FORMS
+    drawn, again = (world.draw(60, 3) for _ in range(2))
+    chosen = [forms["paragraph"], forms["a person"], forms["trigrams"], forms["a person, 30% wrong gender"]]
+    found = {of.name: (one, of) for one in drawn.corpora(chosen) for of in one.generated}
+    for form in reversed(chosen):
+        assert again.captions(form) == found[form.name][1].by_image
+    for name, takes in (("a person", 1), ("paragraph", 2), ("trigrams", 0)):
+        corpus, _ = found[name]
+        every = {image: {*world.corpus.human.by_image[image]} for image in drawn.images}
+        assert {len(every[image]) - len({*of}) for image, of in corpus.human.by_image.items()} == {takes}
+    plain, dosed = (again.captions(form) for form in (forms["paragraph"], forms["paragraph"].dosed("A->T", 0.4)))
+    same = [plain[image] == dosed[image] for image in drawn.images]
+    assert 0.1 < np.mean(same) < 0.9
+    lengths = np.array([[len(of[image][0].split()) for image in drawn.images] for of in (plain, dosed)])
+    assert np.abs(lengths[0] - lengths[1]).max() <= 8
+    # The boilerplate at the end is the same.
+    assert all(plain[image][0].split()[-4:] == dosed[image][0].split()[-4:] for image in drawn.images)
+
+
+def test_there_are_enough_forms(bench: Any) -> None:
+    assert len(bench.FORMS) >= 50
+    assert {*bench.DOSED, *bench.FAIR, *bench.BIASED, *bench.PARAGRAPHS, *bench.SEVERAL_PEOPLE} <= {*bench.FORMS}
+
+
+def test_a_killed_run_continues(
+    bench: Any, coco: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trials are the same whatever a kill has cut."""
+    monkeypatch.setattr(bench, "ROWS", {"null-900": (2, partial(bench.null, images=90))})
+    options = {"workers": 1}
+    bench.main(coco, out=tmp_path / "whole", **options)
+    whole = (tmp_path / "whole" / "null-900.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "null-900.jsonl").write_text(whole[0] + whole[1][:99])
+    bench.main(coco, out=tmp_path / "cut", **options)
+    again = (tmp_path / "cut" / "null-900.jsonl").read_text().splitlines()
+    assert [json.loads(line)["records"] for line in again] == [json.loads(line)["records"] for line in whole]
+    assert capsys.readouterr().out.count("| null-900: p < 0.05 | 2 | 2% to 8% |") == 2
 
 
 @pytest.mark.slow
-def test_the_shared_captioners(bench: Any, coco: Path) -> None:
-    """Equalizer lies above NIC+ under each family of judges (of five folds p says little)."""
-    setting = bench.Setting(coco, folds=5, refits=0)
-    rows = [row for trial in range(len(bench.FAMILIES)) for row in bench.families(setting, trial)]
-    lines = [*bench.table({"families": pd.DataFrame(rows)})]
-    assert len(lines) == len(bench.FAMILIES)
-    assert all(line.measured.startswith("+") for line in lines)
+def test_nulls(bench: Any, setting: Any) -> None:
+    """People against people: of 8 trials four have p below 0.05 in one case of 2,500."""
+    rows = pd.DataFrame([row for trial in range(8) for row in bench.null(setting, trial, images=300)])
+    assert (rows["p"] < 0.05).sum() <= 3
+    assert ((rows["low"] > 0) | (rows["high"] < 0)).sum() <= 3
+    assert 0.5 < rows["error"].mean() / rows["value"].std() < 2.5
+
+
+@pytest.mark.slow
+def test_forms_and_doses(bench: Any, setting: Any) -> None:
+    """Forms without bias do not amplify; of large doses none tells less than a person, and most amplify."""
+    fair = pd.DataFrame(bench.fair(setting, 0, images=480))
+    assert len(fair) == len(bench.FORMS)
+    assert bench.begins(fair, bench.AMPLIFIES).mean() <= 0.1
+    dosed = pd.DataFrame(bench.doses(setting, 0, images=480, dose=0.8, names=bench.DOSED[::3]))
+    assert not bench.begins(dosed, bench.LESS).any()
+    assert bench.begins(dosed, bench.AMPLIFIES).mean() >= 0.7
+    long = pd.concat([fair, dosed])
+    long = long[long["base"].isin(bench.PARAGRAPHS)]
+    assert len(long) > 10
+    assert not bench.begins(long, bench.NONE).any()
+
+
+@pytest.mark.slow
+def test_shuffled_labels_and_three_classes(bench: Any, setting: Any) -> None:
+    """Of labels at random nothing amplifies; with a third class the largest dose still does not tell less."""
+    rows = pd.DataFrame(bench.panel(setting, 0, "shuffled", images=300, relabel=bench.shuffled))
+    assert bench.begins(rows, bench.AMPLIFIES).sum() <= 1
+    three = pd.DataFrame(bench.panel(setting, 0, "three", images=480))
+    assert not bench.begins(three[three["dosed"]], bench.LESS).any()
+    assert bench.begins(three[~three["dosed"]], bench.AMPLIFIES).sum() <= 1
+
+
+@pytest.mark.slow
+def test_other_captioners_change_no_verdict(bench: Any, setting: Any) -> None:
+    """A captioner has the same values, and the same verdict of its own, beside others and alone."""
+    names = ["a person", "a person, brevity", "list of words"]
+    drawn = bench.read(setting.data).draw(300, 5)
+    (together, *_), (alone, *_) = (
+        bench.tried(setting, drawn, [bench.FORMS[n] for n in of]) for of in (names, names[:1])
+    )
+    assert alone == together
+
+
+@pytest.mark.slow
+def test_directions(bench: Any, setting: Any) -> None:
+    """U follows the doses of its own direction, and no others."""
+    doses, moved = (0.1, 0.4, 0.8), list[dict[str, Any]]()
+    person = bench.FORMS["a person"]
+    told = [person, *(person.dosed(change, dose) for change in ("A->T", "T->A") for dose in doses)]
+    for trial in range(3):
+        (drawn,) = bench.read(setting.data).draw(480, trial).corpora(told)
+        quick = {"judge": "linear", "folds": 4, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
+        for row in evaluate(drawn, metrics="u-ta,u-at", **quick).summaries:
+            *_, last = row.captioner.split(", ")
+            change, dose = last.split() if "->" in last else ("none", "0")
+            moved.append({"metric": row.metric.name, "change": change, "dose": float(dose), "value": row.amplification})
+    means = pd.DataFrame(moved).groupby(["metric", "change", "dose"])["value"].mean()
+    for metric, own, other in (("u-ta", "T->A", "A->T"), ("u-at", "A->T", "T->A")):
+        none = means[metric, "none", 0.0]
+        rises = [means[metric, own, dose] - none for dose in doses]
+        assert rises == sorted(rises)
+        assert abs(means[metric, other, 0.8] - none) < rises[-1] / 4
+
+
+@pytest.mark.slow
+def test_the_shared_captioners(bench: Any, setting: Any) -> None:
+    """Equalizer lies above NIC+ on all images."""
+    (row,) = bench.shared(setting, 0)
+    assert row["gap"] > 0
+    assert row["gap_p"] < 0.05
 
 
 @pytest.mark.slow

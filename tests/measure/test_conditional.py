@@ -16,7 +16,7 @@ from judge.errors import JudgeError
 from judge.measure.table import make_table
 from judge.types import Captions
 
-QUICK: dict[str, Any] = {"metrics": "conditional", "refits": 4, "typical": False}
+QUICK: dict[str, Any] = {"metrics": "conditional", "refits": 4}
 
 
 def sample(coco: Path, count: int) -> Corpus:
