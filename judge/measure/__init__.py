@@ -11,7 +11,7 @@ from judge.corpus.attributes import ProductLabels
 from judge.errors import JudgeError, require
 from judge.masking.masked_images import MaskedImages
 from judge.measure.best import with_best
-from judge.measure.conditional import Measured, measure_conditional, warn_of_few
+from judge.measure.conditional import Measured, gain_words, measure_conditional, warn_of_few
 from judge.measure.description import describe
 from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
@@ -99,7 +99,7 @@ def measure(
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
         workers = 1 if launched() else setup.workers or usable_cores()
         words = caption_words(work.jobs, notes, plan, read, workers=workers) if read else pd.DataFrame()
-        return with_words(chosen, words)
+        return with_words(chosen, pd.concat([words, gain_words(conditional, chosen)], ignore_index=True))
 
     if plan.examples:
         progress("examples", 0, 0)
