@@ -15,6 +15,7 @@ from judge.statistics.validity import Finding
 from judge.types import Interval
 
 GIVEN = "of the gender than another person's would, given what other people say of the image"
+FOUND = ", and only more than 3.9% would have been found."
 LIC = Summary("nic", METRICS["lic"], "linear", amplification=0.03, p_value=0.01, standard_error=0.01, degrees=20)
 
 
@@ -45,13 +46,11 @@ def result_of(*rows: Summary, void: str = "") -> Result:
         ),
         (
             gain(0.0052, -0.0211, 0.0312, 0.7),
-            f"cannot tell whether nic amplifies: its captions tell 0.5% [-2.1, 3.1] more {GIVEN}, and only more than "
-            "3.9% would have been found.",
+            f"cannot tell whether nic amplifies: its captions tell 0.5% [-2.1, 3.1] more {GIVEN}{FOUND}",
         ),
         (
             gain(-0.0052, -0.0312, 0.0211, 0.7),
-            f"cannot tell whether nic amplifies: its captions tell 0.5% [-2.1, 3.1] less {GIVEN}, and only more than "
-            "3.9% would have been found.",
+            f"cannot tell whether nic amplifies: its captions tell 0.5% [-2.1, 3.1] less {GIVEN}{FOUND}",
         ),
         (gain(0.03, 0.01, 0.05, None), f"nic was not tested: its captions tell 3.0% [1.0, 5.0] more {GIVEN}."),
         # As many digits as the interval allows, and no -0.
