@@ -54,7 +54,7 @@ def test_a_table_is_made_of_files_alone(people: Corpus) -> None:
 
 def test_examples_are_the_captions_that_tell_most(people: Corpus) -> None:
     """Their contributions are parts of the value; a caption's probability is its mean over roles, or of its own."""
-    told = Captions("told", {image: ("a nurse", "a person") for image in people.human.by_image})
+    told = Captions("told", dict.fromkeys(people.human.by_image, ("a nurse", "a person")))
     result = evaluate(replace(people, generated=(people.generated[0], told)), **QUICK)
     scores, examples = result.scores, result.examples
     gains = (scores["baseline"] - scores["loss"]) * np.where(scores["side"] == "generated", 1, -1)
