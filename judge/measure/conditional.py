@@ -118,7 +118,7 @@ def gain_words(measured: Sequence[Measured], examples: pd.DataFrame) -> pd.DataF
     rows = list[tuple[object, ...]]()
     known = examples[examples["side"] == "generated"][[*ROW, "image_id", "index"]].drop_duplicates()
     for of in measured:
-        chosen = known[(known[ROW] == of.key).all(axis=1)]
+        chosen = known[(known[ROW] == list(of.key)).all(axis=1)]
         for image, index in zip(chosen["image_id"], chosen["index"], strict=True):
             words = enumerate(of.words(image, index))
             rows += [(*of.key, "generated", image, index, place, *word) for place, word in words]
