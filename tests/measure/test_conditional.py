@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ from judge import Corpus, evaluate
 from judge.errors import JudgeError
 from judge.measure.conditional import expected_detectable
 from judge.measure.table import make_table
+from judge.report.page import make_page
+from judge.report.result import Result
+from judge.report.sections import markdown_report, plain, print_result
+from judge.report.verdicts import person_verdicts
 from judge.types import Captions
 
 QUICK: dict[str, Any] = {"metrics": "conditional", "refits": 4}
@@ -52,11 +57,16 @@ def test_a_table_is_made_of_files_alone(people: Corpus) -> None:
     assert result.scores.groupby("image_id")["index"].nunique().unique().tolist() == [4]
 
 
-def test_examples_are_the_captions_that_tell_most(people: Corpus) -> None:
-    """Their contributions are parts of the value; a caption's probability is its mean over roles, or of its own."""
+@pytest.fixture(scope="module")
+def two(people: Corpus) -> Result:
+    """Of two captioners; the second has two captions of an image, the same of all images."""
     told = Captions("told", dict.fromkeys(people.human.by_image, ("a nurse", "a person")))
-    result = evaluate(replace(people, generated=(people.generated[0], told)), **QUICK)
-    scores, examples = result.scores, result.examples
+    return evaluate(replace(people, generated=(people.generated[0], told)), **QUICK)
+
+
+def test_examples_are_the_captions_that_tell_most(two: Result) -> None:
+    """Their contributions are parts of the value; a caption's probability is its mean over roles, or of its own."""
+    scores, examples = two.scores, two.examples
     gains = (scores["baseline"] - scores["loss"]) * np.where(scores["side"] == "generated", 1, -1)
     counts = scores.drop_duplicates("image_id")["answer"].value_counts()
     added = gains / scores["answer"].map(counts) / 4 / 2  # Four roles, two classes.
@@ -77,6 +87,19 @@ def test_examples_are_the_captions_that_tell_most(people: Corpus) -> None:
         )
         assert human["probability"].to_list() == pytest.approx(human["probability_of_role"].to_list())
         assert set(human["read"]) == {""}
+
+
+def test_verdicts_and_such_examples_come_first(two: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    said = person_verdicts(two)
+    print_result(two)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.startswith(f"{said[0]} {said[1]} Amplification")
+    assert f"\n\n{plain(said[0])}\n\n" in markdown_report(two)
+    page = make_page(two, [("", "")], {})
+    first = page[page.index('<section id="first-examples"') : page.index('<section id="measured"')]
+    kinds = re.findall('data-captioner="(.+?)".+?data-chosen="(.+?)"', first)
+    assert kinds == [("first", "adds")] * 3 + [("told", "adds")] * 3
+    assert first.count("From what is known and the captioner's words".replace("'", "&#39;")) == 6
 
 
 def test_a_word_that_tells_the_class_is_shown_to(people: Corpus) -> None:
