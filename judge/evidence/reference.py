@@ -102,13 +102,14 @@ def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words]
 
 
 def _length_saying(wanted: float, captions: Sequence[Words], told: Informative) -> float:
-    """The length, in bits, at which cut captions say ``wanted`` bits on average."""
+    """The length, in bits, at which cut captions say ``wanted`` bits on average; infinite if they say less."""
     from scipy.optimize import bisect
 
     def excess(length: float) -> float:
         return float(np.mean([told(told.cut(words, length)) for words in captions])) - wanted
 
-    return float(bisect(excess, 0, 2 * max(map(told, captions)), xtol=0.1))
+    longest = 2 * max(map(told, captions))
+    return math.inf if excess(longest) <= 0 else float(bisect(excess, 0, longest, xtol=0.1))
 
 
 def _role(people: Sequence[Sequence[Words]], role: int, joined: int, keep: int) -> Reference:
