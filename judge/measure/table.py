@@ -46,8 +46,6 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
     places = member.places(member.split.test)
     columns = _caption_columns(member.samples, places, member.seed, member.split.fold)
     columns |= judge_answers([member.samples[place] for place in places], predictions)
-    texts = member.samples.texts
-    columns["twin"] = np.isin(texts[places], texts[member.places(member.split.train)])
     columns["validation_loss"] = np.full(len(places), predictions.notes.get(VALIDATION_LOSS, np.nan))
     if member.samples.evidence.sides.guesses_names:
         columns["baseline"] = _baseline(member, places)
@@ -130,8 +128,7 @@ def _unasked(jobs: Sequence[tuple[Job, Columns]]) -> list[Columns]:
             columns = _caption_columns(slot, places, UNASKED, UNASKED)
             columns["answer"] = [slot.cell(place)[2] for place in places]
             unknown = np.full(len(places), np.nan)
-            columns |= dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), unknown)
-            found.append(columns | {"twin": np.zeros(len(places), dtype=np.bool_)})
+            found.append(columns | dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), unknown))
     return found
 
 
