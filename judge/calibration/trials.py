@@ -12,19 +12,12 @@ import numpy as np
 from judge.calibration.doses import CHANGES, NOTHING, DoseSource, inject
 from judge.corpus import Corpus
 from judge.errors import JudgeError
-from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
-
-WHOLE = -1
-"""The number of the draw that holds all images."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A corpus whose true amplification is known, with one captioner; fields as in :mod:`judge.calibration.response`.
-
-    The draw of all images is ``WHOLE``.
-    """
+    """A corpus of one captioner whose true amplification is known; fields as in :mod:`judge.calibration.response`."""
 
     change: str
     dose: float
@@ -88,33 +81,10 @@ def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterat
         yield from _dosed(drawn, source, design, number, changes)
 
 
-def whole_trials(corpus: Corpus, source: DoseSource, design: Design, *, reduced: bool) -> Iterator[Trial]:
-    """All images, to measure how far doses of bias move a metric; two captions a side if most images have four.
-
-    With ``reduced`` only words of the attribute and of tasks are left: a judge of so few words needs few images.
-    """
-    changes = [name for name in design.changes if CHANGES[name].moves]
-    if not changes:
-        return
-    counts = [len(captions) for captions in source.captions.values()]
-    two, four = (sum(count >= least for count in counts) for least in (2, 4))
-    side, images = (2, four) if 2 * four >= two else (1, two)
-    drawn = people_as_captioner(corpus, source.labels, images=images, seed=design.seed, captions=side, captioners=side)
-    people = [captions.by_image for captions in drawn.generated]
-    together = {image: tuple(text for person in people for text in person[image]) for image in people[0]}
-    drawn = replace(drawn, generated=(replace(drawn.generated[0], by_image=together),))
-    for trial in _dosed(drawn, source, design, WHOLE, changes):
-        if reduced:
-            human, captioner = (_named_words(side, source) for side in (trial.corpus.human, trial.corpus.generated[0]))
-            yield replace(trial, corpus=replace(trial.corpus, human=human, generated=(captioner,)))
-        else:
-            yield trial
-
-
 def _dosed(drawn: Corpus, source: DoseSource, design: Design, number: int, changes: Sequence[str]) -> Iterator[Trial]:
     yield Trial(NOTHING, 0.0, number, drawn)
     for change, dose in product(changes, sorted(set(design.doses))):
-        seed = _seed_of(design.seed, number - WHOLE, [*CHANGES].index(change))
+        seed = _seed_of(design.seed, number + 1, [*CHANGES].index(change))
         changed = inject(drawn.generated[0], source, change, dose, seed=seed)
         yield Trial(change, dose, number, replace(drawn, generated=(changed,)))
 
@@ -122,13 +92,3 @@ def _dosed(drawn: Corpus, source: DoseSource, design: Design, number: int, chang
 def _seed_of(*parts: int) -> int:
     """A seed for each draw, and each change in it."""
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
-
-
-def _named_words(side: Captions, source: DoseSource) -> Captions:
-    """Words of the attribute and of tasks alone; a caption without any is a full stop, as empty ones are left out."""
-
-    def named(text: str) -> str:
-        words = tokenize(text)
-        return " ".join(words[place] for place in sorted(source.named_places(words))) or "."
-
-    return replace(side, by_image={image: tuple(map(named, of)) for image, of in side.by_image.items()})
