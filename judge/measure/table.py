@@ -52,14 +52,6 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
     return columns, {name: of for name, of in predictions.notes.items() if name != VALIDATION_LOSS}
 
 
-def answer_loss(member: Member, answers: Answers) -> FloatArray:
-    """The sum of a member's losses, and the number of its captions; each image weighs the same on a side."""
-    assert isinstance(member.samples, Slot)
-    written = member.samples.evidence.written[member.side]
-    weights = np.array([1 / written[image] for image in answers[0]["image_id"]])
-    return np.array([weights @ answers[0]["loss"], weights.sum()])
-
-
 def _baseline(member: Member, places: Sequence[int]) -> FloatArray:
     """Loss on samples at ``places``, [N], of a judge that knows only how frequent answers are where it learns."""
     of, classes, learnt = member.samples, len(member.target.classes), member.places(member.split.train)
