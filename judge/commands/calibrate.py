@@ -57,7 +57,7 @@ class CalibrateConfig(OutputSettings, JudgedSettings):
     )  # fmt: skip
     changes: Annotated[tuple[str, ...], list_or_text(names)] = option(
         (*CHANGES,),
-        "comma-separated: A->T, T->A; without bias: vocabulary, silence, brevity, repetition, verbosity, paraphrase",
+        "comma-separated: A->T, T->A; without bias: vocabulary, silence, brevity",
         essential=True, min_length=1,
     )  # fmt: skip
     doses: Annotated[tuple[Share, ...], list_or_text(names)] = option(

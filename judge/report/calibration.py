@@ -21,9 +21,6 @@ _NAMES = {
     "vocabulary": "a small vocabulary",
     "silence": "silence on the attribute",
     "brevity": "short captions",
-    "repetition": "repeated captions",
-    "verbosity": "verbose captions",
-    "paraphrase": "paraphrases",
 }
 
 
