@@ -91,7 +91,6 @@ SECTIONS = (
         "judges",
         "Do judges agree?",
         "The same captioners by different judges.",
-        figures=figures.judges,
         tables=consistency_tables,
     ),
     Section("tasks", "Tasks and words", "What the amplification comes from.", tables=breakdown_tables),
