@@ -44,34 +44,27 @@ class Design:
         return ((n, self.changes if n < self.draws else ()) for n in range(max(self.nulls, self.draws)))
 
 
-def people_as_captioner(
-    corpus: Corpus, labels: Labels, *, images: int, seed: int, captions: int = 1, captioners: int = 1
-) -> Corpus:
-    """A corpus whose captioners are people: sides are exchangeable, and the true amplification is 0.
+def people_as_captioner(corpus: Corpus, labels: Labels, *, images: int, seed: int) -> Corpus:
+    """A corpus whose captioner, "a person", is people: sides are exchangeable, and the true amplification is 0.
 
-    Each of the ``images``, drawn without replacement, has ``captions`` human captions, and one more, of another person,
-    for each of the ``captioners`` ("a person", "person 2" ...). Too few images with a label and as many captions are
-    refused.
+    Each of the ``images``, drawn without replacement, has a human caption, and one of another person for the captioner.
+    Too few images with a label and two captions are refused.
     """
     written = corpus.human.by_image
-    needed = captions + captioners
-    usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) >= needed)
+    usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) > 1)
     if len(usable) < images:
-        what = f"{len(usable)} images have {needed} human captions and a label"
+        what = f"{len(usable)} images have 2 human captions and a label"
         mend = f"draw {len(usable)} images or fewer (judge calibrate --sample {len(usable)})"
         raise JudgeError(what, where=corpus.human.source, mend=mend if usable else "give several captions an image")
     generator = np.random.default_rng(seed)
     chosen = sorted(generator.choice(usable, images, replace=False).tolist())
     orders = {image: generator.permutation(len(written[image])) for image in chosen}
-    human = {image: tuple(written[image][place] for place in orders[image][:captions]) for image in chosen}
-    people = []
-    for number in range(captioners):
-        by_image = {image: (written[image][orders[image][captions + number]],) for image in chosen}
-        name = f"person {number + 1}" if number else "a person"
-        people.append(Captions(name, by_image, corpus.human.source))
+    human, person = (
+        Captions(name, {image: (written[image][of[place]],) for image, of in orders.items()}, corpus.human.source)
+        for place, name in enumerate(("human", "a person"))
+    )
     classes = {image: labels.by_image[image] for image in chosen}
-    human_side = Captions("human", human, corpus.human.source)
-    return Corpus(human_side, tuple(people), replace(labels, by_image=classes), corpus.tasks)
+    return Corpus(human, (person,), replace(labels, by_image=classes), corpus.tasks)
 
 
 def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterator[Trial]:
