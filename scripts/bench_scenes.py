@@ -36,6 +36,7 @@ from judge.metrics import find_metric
 from judge.metrics.amplification import AMPLIFICATIONS
 from judge.report.calibration import calibration_tables, draw_calibration, title, verdict
 from judge.report.render import print_table
+from judge.statistics.summary import name_row
 
 CHANGES = ("A->T", "T->A", "vocabulary", "silence", "brevity")
 LONGEST = 13  # Entries of the grammar's longest list, of which a captioner with a small vocabulary knows some.
@@ -92,8 +93,8 @@ def measure(design: Design, judges: Sequence[tuple[str, str, str]], settings: Ma
                 yield from ({**row, "judge": f"{row['judge']}, masks by {masks}"} for row in measure_trial(job)[1])
 
 
-def dose_rows(row: Calibration) -> Iterator[str]:
-    """Rows of the table: without any dose, then each change and dose."""
+def dose_rows(row: Calibration, expected: Mapping[tuple[str, str, float], float]) -> Iterator[str]:
+    """Rows of the table: without any dose, then each change and dose; ``expected``: by judge, change and dose."""
 
     def cell(value: float | None) -> str:
         return "-" if value is None else f"{value:+.4f}"
@@ -104,7 +105,7 @@ def dose_rows(row: Calibration) -> Iterator[str]:
         start = of.points[0].mean
         for point in of.points[1:]:
             rise = None if start is None or point.mean is None else point.mean - start
-            cells = " | ".join(map(cell, (point.mean, rise, point.worth)))
+            cells = " | ".join(map(cell, (point.mean, rise, expected[title(row), change, point.dose])))
             yield f"| {title(row)} | {change} | {point.dose:g} | {cells} |"
 
 
@@ -132,16 +133,18 @@ def main(  # noqa: PLR0913, PLR0917 - options
     judges = list(product(metrics.split(","), judge.split(","), detectors.split(",")))
     rows = pd.DataFrame(measure(design, judges, settings))
     rows = rows.astype(dict.fromkeys(("dose", "value", "error", "low", "high", "p", "seconds"), float))
-    worth = {
-        (change, dose, name, f"{by}, masks by {masks}"): true_rise(name, change, dose, blanked=find_judge(by).blanked)
+    expected = {
+        (name_row(find_metric(name), f"{by}, masks by {masks}"), change, dose): true_rise(
+            name, change, dose, blanked=find_judge(by).blanked
+        )
         for (name, by, masks), change, dose in product(judges, design.changes, design.doses)
     }
-    found = calibrate(rows, worth)
+    found = calibrate(rows)
     for table in calibration_tables(found):
         print_table(table)
     print(*map(verdict, found), "", sep="\n")
     print("| metric (judge) | change | dose | value | rise | expected rise |\n| --- | --- | --: | --: | --: | --: |")
-    print(*(line for row in found for line in dose_rows(row)), sep="\n")
+    print(*(line for row in found for line in dose_rows(row, expected)), sep="\n")
     if figure:
         figure.write_bytes(draw_calibration(found, "png"))
 

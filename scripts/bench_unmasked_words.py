@@ -194,8 +194,7 @@ def survey(texts: Texts, others: Texts, classes: Mapping[str, str]) -> Survey:
 def say(kind: str, name: str, found: Survey) -> None:
     """Print a line."""
     what = ", ".join(f"{word} {count}" for word, count in [*found.revealing.items()][:3])
-    beside = f"; beside somebody: {', '.join([*found.beside][:3])}" if found.beside else ""
-    print(f"{kind:12} {name:34} {found.affected / found.captions:6.1%}  {what}{beside}", flush=True)
+    print(f"{kind:12} {name:34} {found.affected / found.captions:6.1%}  {what}", flush=True)
 
 
 def main(folder: Path, images: int = 900) -> None:

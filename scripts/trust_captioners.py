@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import trust_changes  # noqa: F401 - adds changes of captions
 import trust_forms as write
 from trust_forms import Scene
 

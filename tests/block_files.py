@@ -137,13 +137,6 @@ def _write(text: str) -> Maker:
     return lambda files, path: path.write_text(text, encoding="utf-8")
 
 
-def _rated(files: BlockFiles, path: Path) -> None:
-    rows = read_rows(path.parent / "runs" / "anonymous" / "rating.csv")
-    for number, row in enumerate(rows):
-        row["gender"] = ("female", "male", "cannot tell")[number % 3]
-    pd.DataFrame(rows).to_csv(path, index=False)
-
-
 def _japanese(pattern: str) -> Maker:
     def make(files: BlockFiles, path: Path) -> None:
         said = {}
@@ -240,8 +233,8 @@ FILES: dict[str, Maker] = {
     ),
     "fitzpatrick.csv": _labels(image_id=_number, skin=_cycle(1, 2, 3, 4, 5, 6)),
     "emotion.csv": _labels(image_id=_number, emotion=_cycle(0, 1, 2)),
-    **dict.fromkeys(("anna.csv", "ben.csv"), _rated),
     **dict.fromkeys(("yolo11n-seg.onnx", "checkpoints/yolo.onnx"), BlockFiles.weights),
+    "human_scores.csv": _write("captioner,score\nnic_plus,0.7\nnic_equalizer,0.5\n"),
     "my-checkpoint": lambda files, path: save_captioner(path),
     "my-judge": lambda files, path: files.export(path),
     "region_descriptions.json": _write(json.dumps([{"id": 7, "regions": REGIONS}, {"id": 8, "regions": []}])),

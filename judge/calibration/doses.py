@@ -9,7 +9,7 @@ at 0.2.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -20,8 +20,7 @@ import pandas as pd
 from judge.errors import JudgeError, nearest
 from judge.evidence import PEOPLE
 from judge.text import alignment
-from judge.text.embedding import WORDLLAMA, load_embedding
-from judge.text.lexicon import Lexicon, mask
+from judge.text.lexicon import Lexicon
 from judge.text.tokens import is_content, tokenize
 from judge.text.vectors import CORPUS, Vectors, load_vectors
 from judge.types import Captions, Direction, FloatArray, Labels, Words
@@ -29,27 +28,7 @@ from judge.types import Captions, Direction, FloatArray, Labels, Words
 NOTHING = "none"
 """The change of a dose of 0."""
 LEAST = 10
-"""Captions that must name a task, for a dose to draw it; or use a word, for a paraphrase to draw that."""
-PROTOTYPES = 200
-"""Human captions that others are replaced by: at a dose of 0.8 as many captions have twins as of LIC's captioners."""
-# How many words may replace another one, and their least cosine.
-_SYNONYMS, _ALIKE = 3, 0.5
-# Of them a verbose caption has three. They name nobody and no object.
-_BOILERPLATE = (
-    "the image captures a moment of everyday life",
-    "the background is slightly blurred",
-    "the scene appears to be well lit",
-    "there are various other things in the scene",
-    "the colors of the image are vivid",
-    "the overall atmosphere is calm and relaxed",
-    "several details can be seen in the background",
-    "the composition draws attention to the center of the image",
-    "the setting suggests an ordinary day",
-    "the weather appears to be pleasant",
-    "overall the image conveys a sense of enjoyment",
-    "it is not clear what lies outside of the frame",
-)
-_SENTENCES = 3
+"""Captions that must name a task, for a dose to draw it."""
 # Words that a phrase begins with.
 _STARTS = {
     *("above", "across", "against", "along", "and", "around", "as", "at", "atop", "behind", "beneath", "beside", "by"),
@@ -163,51 +142,6 @@ class DoseSource:
         captions = [words for of in self.captions.values() for words in of]
         return load_vectors(CORPUS, self.common_words, captions=captions)
 
-    @cached_property
-    def synonyms(self) -> dict[str, list[str]]:
-        """Word of ``common_words`` that is used ``LEAST`` times or more -> similar ones, the most similar first.
-
-        Words of entries of lexicons are left out.
-        """
-        # A word of an entry may complete it: "parking" in front of "meter".
-        lexicons = [lexicon for lexicon in (self.attribute, self.tasks) if lexicon]
-        entries = [entry for of in lexicons for listed in (*of.classes.values(), of.hidden_only) for entry in listed]
-        apart = {word for entry in entries for word in tokenize(entry)}
-        words = sorted(word for word, count in self._free_words.items() if count >= LEAST and word not in apart)
-        vectors = self.embed([(word,) for word in words])
-        found = {}
-        for place, word in enumerate(words):
-            cosines = vectors @ vectors[place]
-            cosines[place] = -1
-            nearest_first = np.argsort(-cosines, kind="stable")[:_SYNONYMS]
-            found[word] = [words[other] for other in nearest_first if cosines[other] > _ALIKE]
-        return found
-
-    def mentions(self, words: Words) -> list[Words]:
-        """The words of each mention of the attribute."""
-        return [words[start:stop] for start, stop, _ in self.attribute.find(words)] if self.attribute else []
-
-    @cached_property
-    def prototypes(self) -> dict[int, tuple[list[Words], FloatArray]]:
-        """Number of mentions of the attribute -> captions with so many, in which they are masked; their embeddings.
-
-        Captions are drawn at random, whatever the class of their images; possessives ("a woman's bag") are left out.
-        """
-        every = [words for image in self.captions for words in self.captions[image]]
-        order = np.random.default_rng(0).permutation(len(every))
-        found: dict[int, dict[Words, None]] = defaultdict(dict)
-        for place in order[:PROTOTYPES]:
-            masked, count = mask(every[place], self.attribute), len(self.mentions(every[place]))
-            if sum(map(alignment.is_special, masked)) == count:
-                found[count][masked] = None
-        return {count: ([*of], self.embed(of)) for count, of in found.items()}
-
-    @staticmethod
-    def embed(masked: Iterable[Words]) -> FloatArray:
-        """Embeddings of captions without the tokens for masked words, [N, D], of length 1."""
-        bare = [tuple(word for word in words if not alignment.is_special(word)) for words in masked]
-        return load_embedding(WORDLLAMA).captions(bare)[0]
-
     def with_people_of(self, name: str | None, words: Words) -> Words:
         """A caption whose words for people name the class ``name``, or no class for None.
 
@@ -279,43 +213,6 @@ def _forget(source: DoseSource, words: Words, _: str, dose: float, __: np.random
     return tuple(word for word in changed if word)
 
 
-def _repeat(source: DoseSource, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:
-    """With probability ``dose`` the most similar prototype with as many words for people, which are the caption's."""
-    mentions = source.mentions(words)
-    if generator.random() >= dose or len(mentions) not in source.prototypes:
-        return words
-    prototypes, vectors = source.prototypes[len(mentions)]
-    (own,) = source.embed([mask(words, source.attribute)])
-    nearest_one, people = prototypes[int(np.argmax(vectors @ own))], iter(mentions)
-    parts = (next(people) if alignment.is_special(word) else (word,) for word in nearest_one)
-    return tuple(word for part in parts for word in part)
-
-
-def _lengthen(_: DoseSource, words: Words, __: str, dose: float, generator: np.random.Generator) -> Words:
-    """With probability ``dose`` some sentences of boilerplate follow, as large captioners write them."""
-    moved, drawn = generator.random(), generator.permutation(len(_BOILERPLATE))[:_SENTENCES]
-    if moved >= dose:
-        return words
-    end = () if words[-1:] == (".",) else (".",)
-    return (*words, *end, *(word for place in drawn for word in (*_BOILERPLATE[place].split(), ".")))
-
-
-def _paraphrase(source: DoseSource, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:
-    """With probability ``dose`` each content word becomes a similar one, and the words for a task others for it."""
-    spans = {start: (stop, task) for start, stop, task in source.find_tasks(words)}
-    free, changed, place = {*source.free_places(words)}, list[str](), 0
-    while place < len(words):
-        stop, task = spans.get(place, (place + 1, ""))
-        own = words[place:stop]
-        moved, choice = generator.random(2)
-        known: list[Words] = [(word,) for word in source.synonyms.get(words[place], ())] if place in free else []
-        if task:
-            known = source.phrases[task, source.is_plural(own, task)]
-        changed += known[int(choice * len(known))] if moved < dose and known else own
-        place = stop
-    return tuple(changed)
-
-
 class Change(NamedTuple):
     """A change of captions, by dose.
 
@@ -336,9 +233,6 @@ CHANGES: dict[str, Change] = {
     "vocabulary": Change(_forget),
     "silence": Change(_silence, names_people=True),
     "brevity": Change(_shorten),
-    "repetition": Change(_repeat),
-    "verbosity": Change(_lengthen),
-    "paraphrase": Change(_paraphrase),
 }
 
 

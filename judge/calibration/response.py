@@ -31,9 +31,6 @@ from judge.metrics import Metric, find_metric
 from judge.statistics.inference import POWER, SIGNIFICANT, t_interval
 from judge.types import Direction, Interval
 
-Key = tuple[str, float, str, str]
-"""(change, dose, metric, judge)."""
-
 
 class TrialShare(NamedTuple):
     """A share of independent ``trials``, in [0, 1], and its exact 95% interval (Clopper and Pearson 1934)."""
@@ -82,8 +79,7 @@ class Point:
     Attributes:
         mean, band: the mean of the values and its 95% t-interval; None where too few draws have a value.
         rejected, found: draws with p below 0.05, whatever their sign; and those of them that moved the way the dose
-            should move the metric. None without p, or such a way.
-        worth: how far the dose moves the metric on all images; None where that was not measured.
+            should move the metric, or any way, of a metric that may go either. None without p, or such a way.
     """
 
     dose: float
@@ -91,7 +87,6 @@ class Point:
     band: Interval | None
     rejected: TrialShare | None
     found: TrialShare | None
-    worth: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +94,7 @@ class Response:
     """Response of a metric to doses of one change.
 
     Attributes:
-        side: which way doses should move the metric, 1 or -1; 0 where they should not, or that is not known.
+        side: which way doses should move the metric: 1, or 0 where they should not, or may move it either way.
         points: by dose, that of 0 first.
         shift, shift_band: mean rise at the largest dose over the same draw without any, with a 95% t-interval; None for
             too few such pairs.
@@ -162,11 +157,8 @@ def directions(metric: Metric) -> tuple[Direction, ...]:
     return ("A->T", "T->A") if metric.counted else ("A->T",)
 
 
-def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibration]:
-    """Each metric and judge of ``trials``, in order of appearance. Values that are not finite are left out.
-
-    ``worth``: how far each dose moves the metric on all images, of the doses for which that was measured.
-    """
+def calibrate(trials: pd.DataFrame) -> list[Calibration]:
+    """Each metric and judge of ``trials``, in order of appearance. Values that are not finite are left out."""
     found = []
     trials = trials.replace([np.inf, -np.inf], np.nan)
     for key, rows in trials.groupby(["metric", "judge"], sort=False):
@@ -178,8 +170,7 @@ def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibrat
             dosed = rows[rows["change"] == change]
             # Draws without any dose that have companions with one.
             both = pd.concat([plain[plain["draw"].isin(dosed["draw"])], dosed])
-            of_dose = {dose: worth.get((change, dose, metric.name, judge)) for dose in dosed["dose"]}
-            responses[change] = _respond(change, both, metric, of_dose)
+            responses[change] = _respond(change, both, metric)
         found.append(
             Calibration(
                 metric,
@@ -211,18 +202,16 @@ def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:
     )
 
 
-def _respond(change: str, rows: pd.DataFrame, metric: Metric, worth: Mapping[float, float | None]) -> Response:
-    side = 0
-    if CHANGES[change].moves in directions(metric):
-        # Up, if the metric is one of amplification; others (Ratio) as on all images.
-        side = 1 if metric.counted is None or metric.counted.directed else int(np.sign(worth[max(worth)] or 0))
+def _respond(change: str, rows: pd.DataFrame, metric: Metric) -> Response:
+    meant = CHANGES[change].moves in directions(metric)
+    side = int(meant and (metric.counted is None or metric.counted.directed))
     rows = rows.assign(right=np.sign(rows["value"] - metric.neutral) == side)
     points = []
     for key, drawn in rows.groupby("dose", sort=True):
         dose, tested = float(str(key)), drawn.dropna(subset=["value", "p"])
         rejected = tested["p"] < SIGNIFICANT
-        right = TrialShare.among(rejected & tested["right"]) if side else None
-        points.append(Point(dose, *_mean_and_band(drawn["value"]), TrialShare.among(rejected), right, worth.get(dose)))
+        right = TrialShare.among(rejected & tested["right"] if side else rejected) if meant else None
+        points.append(Point(dose, *_mean_and_band(drawn["value"]), TrialShare.among(rejected), right))
     strong = takewhile(lambda point: point.dose and point.found and point.found.share >= POWER, reversed(points))
     table = rows.pivot(index="draw", columns="dose", values="value")
     draws = [row.dropna() for _, row in table.iterrows() if row.max() > row.min()]

@@ -12,19 +12,12 @@ import numpy as np
 from judge.calibration.doses import CHANGES, NOTHING, DoseSource, inject
 from judge.corpus import Corpus
 from judge.errors import JudgeError
-from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
-
-WHOLE = -1
-"""The number of the draw that holds all images."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A corpus whose true amplification is known, with one captioner; fields as in :mod:`judge.calibration.response`.
-
-    The draw of all images is ``WHOLE``.
-    """
+    """A corpus of one captioner whose true amplification is known; fields as in :mod:`judge.calibration.response`."""
 
     change: str
     dose: float
@@ -51,34 +44,27 @@ class Design:
         return ((n, self.changes if n < self.draws else ()) for n in range(max(self.nulls, self.draws)))
 
 
-def people_as_captioner(
-    corpus: Corpus, labels: Labels, *, images: int, seed: int, captions: int = 1, captioners: int = 1
-) -> Corpus:
-    """A corpus whose captioners are people: sides are exchangeable, and the true amplification is 0.
+def people_as_captioner(corpus: Corpus, labels: Labels, *, images: int, seed: int) -> Corpus:
+    """A corpus whose captioner, "a person", is people: sides are exchangeable, and the true amplification is 0.
 
-    Each of the ``images``, drawn without replacement, has ``captions`` human captions, and one more, of another person,
-    for each of the ``captioners`` ("a person", "person 2" ...). Too few images with a label and as many captions are
-    refused.
+    Each of the ``images``, drawn without replacement, has a human caption, and one of another person for the captioner.
+    Too few images with a label and two captions are refused.
     """
     written = corpus.human.by_image
-    needed = captions + captioners
-    usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) >= needed)
+    usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) > 1)
     if len(usable) < images:
-        what = f"{len(usable)} images have {needed} human captions and a label"
+        what = f"{len(usable)} images have 2 human captions and a label"
         mend = f"draw {len(usable)} images or fewer (judge calibrate --sample {len(usable)})"
         raise JudgeError(what, where=corpus.human.source, mend=mend if usable else "give several captions an image")
     generator = np.random.default_rng(seed)
     chosen = sorted(generator.choice(usable, images, replace=False).tolist())
     orders = {image: generator.permutation(len(written[image])) for image in chosen}
-    human = {image: tuple(written[image][place] for place in orders[image][:captions]) for image in chosen}
-    people = []
-    for number in range(captioners):
-        by_image = {image: (written[image][orders[image][captions + number]],) for image in chosen}
-        name = f"person {number + 1}" if number else "a person"
-        people.append(Captions(name, by_image, corpus.human.source))
+    human, person = (
+        Captions(name, {image: (written[image][of[place]],) for image, of in orders.items()}, corpus.human.source)
+        for place, name in enumerate(("human", "a person"))
+    )
     classes = {image: labels.by_image[image] for image in chosen}
-    human_side = Captions("human", human, corpus.human.source)
-    return Corpus(human_side, tuple(people), replace(labels, by_image=classes), corpus.tasks)
+    return Corpus(human, (person,), replace(labels, by_image=classes), corpus.tasks)
 
 
 def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterator[Trial]:
@@ -88,33 +74,10 @@ def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterat
         yield from _dosed(drawn, source, design, number, changes)
 
 
-def whole_trials(corpus: Corpus, source: DoseSource, design: Design, *, reduced: bool) -> Iterator[Trial]:
-    """All images, to measure how far doses of bias move a metric; two captions a side if most images have four.
-
-    With ``reduced`` only words of the attribute and of tasks are left: a judge of so few words needs few images.
-    """
-    changes = [name for name in design.changes if CHANGES[name].moves]
-    if not changes:
-        return
-    counts = [len(captions) for captions in source.captions.values()]
-    two, four = (sum(count >= least for count in counts) for least in (2, 4))
-    side, images = (2, four) if 2 * four >= two else (1, two)
-    drawn = people_as_captioner(corpus, source.labels, images=images, seed=design.seed, captions=side, captioners=side)
-    people = [captions.by_image for captions in drawn.generated]
-    together = {image: tuple(text for person in people for text in person[image]) for image in people[0]}
-    drawn = replace(drawn, generated=(replace(drawn.generated[0], by_image=together),))
-    for trial in _dosed(drawn, source, design, WHOLE, changes):
-        if reduced:
-            human, captioner = (_named_words(side, source) for side in (trial.corpus.human, trial.corpus.generated[0]))
-            yield replace(trial, corpus=replace(trial.corpus, human=human, generated=(captioner,)))
-        else:
-            yield trial
-
-
 def _dosed(drawn: Corpus, source: DoseSource, design: Design, number: int, changes: Sequence[str]) -> Iterator[Trial]:
     yield Trial(NOTHING, 0.0, number, drawn)
     for change, dose in product(changes, sorted(set(design.doses))):
-        seed = _seed_of(design.seed, number - WHOLE, [*CHANGES].index(change))
+        seed = _seed_of(design.seed, number + 1, [*CHANGES].index(change))
         changed = inject(drawn.generated[0], source, change, dose, seed=seed)
         yield Trial(change, dose, number, replace(drawn, generated=(changed,)))
 
@@ -122,13 +85,3 @@ def _dosed(drawn: Corpus, source: DoseSource, design: Design, number: int, chang
 def _seed_of(*parts: int) -> int:
     """A seed for each draw, and each change in it."""
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
-
-
-def _named_words(side: Captions, source: DoseSource) -> Captions:
-    """Words of the attribute and of tasks alone; a caption without any is a full stop, as empty ones are left out."""
-
-    def named(text: str) -> str:
-        words = tokenize(text)
-        return " ".join(words[place] for place in sorted(source.named_places(words))) or "."
-
-    return replace(side, by_image={image: tuple(map(named, of)) for image, of in side.by_image.items()})

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from judge.calibration.doses import CHANGES, NOTHING, DoseSource, check_change, check_dose
-from judge.calibration.response import Calibration, Key, calibrate
-from judge.calibration.trials import WHOLE, Design, caption_trials, whole_trials
+from judge.calibration.doses import CHANGES, DoseSource, check_change, check_dose
+from judge.calibration.response import Calibration, calibrate
+from judge.calibration.trials import Design, caption_trials
 from judge.commands.console import say, show_progress
 from judge.commands.evaluate import RunConfig
 from judge.commands.setup import choose_lexicon, read_corpus, with_precision
@@ -57,7 +57,7 @@ class CalibrateConfig(OutputSettings, JudgedSettings):
     )  # fmt: skip
     changes: Annotated[tuple[str, ...], list_or_text(names)] = option(
         (*CHANGES,),
-        "comma-separated: A->T, T->A; without bias: vocabulary, silence, brevity, repetition, verbosity, paraphrase",
+        "comma-separated: A->T, T->A; without bias: vocabulary, silence, brevity",
         essential=True, min_length=1,
     )  # fmt: skip
     doses: Annotated[tuple[Share, ...], list_or_text(names)] = option(
@@ -97,7 +97,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     in_main_process(folder.begin)
     with folder.working():
         rows = measure_trials(jobs, folder, workers=config.workers, progress=progress)
-        found = calibrate(*_tables(rows))
+        found = calibrate(_table(rows))
         if is_main_process():
             with folder.writing():
                 (folder.partial / "calibration.json").write_text(calibration_json(found), encoding="utf-8")
@@ -158,9 +158,6 @@ def _caption_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path)
     images = config.sample or min(900, max(200, len(source.captions) // 3))
     design = Design(config.changes, config.doses, config.draws, config.nulls, images, config.seed)
     trials = list(caption_trials(corpus, source, design))
-    for metrics, judge in groups:
-        whole = whole_trials(corpus, source, design, reduced=judge != COUNTED)
-        yield from (Job(trial, metrics, judge, settings, digest, store / "all") for trial in whole)
     for trial in trials:
         for metrics, judge in groups:
             yield Job(trial, metrics, judge, settings, digest, store / str(trial.draw))
@@ -182,22 +179,10 @@ def _digest(settings: Mapping[str, Any], *parts: object) -> str:
     return json.dumps([known, files, *parts], sort_keys=True, default=str)
 
 
-def _tables(rows: Sequence[Row]) -> tuple[pd.DataFrame, dict[Key, float]]:
-    """Trials, and what each dose is worth: its value on all images less that without any."""
-    table = pd.DataFrame(rows)
+def _table(rows: Sequence[Row]) -> pd.DataFrame:
+    """The trials, absent numbers NaN."""
     numbers = ["dose", "value", "error", "low", "high", "p", "seconds"]
-    table[numbers] = table[numbers].astype(float)
-    whole = {_key(row): row["value"] for row in rows if row["draw"] == WHOLE}
-    worth = {}
-    for key, value in whole.items():
-        start = whole.get((NOTHING, 0.0, *key[2:]))
-        if key[0] != NOTHING and value is not None and start is not None:
-            worth[key] = value - start
-    return table[table["draw"] != WHOLE].reset_index(drop=True), worth
-
-
-def _key(row: Row) -> Key:
-    return row["change"], row["dose"], row["metric"], row["judge"]
+    return pd.DataFrame(rows).astype(dict.fromkeys(numbers, float))
 
 
 def command(config: CalibrateConfig) -> None:

@@ -24,8 +24,8 @@ class JudgeSettings(Settings):
     )  # fmt: skip
     judge: values.Names = option(
         (DEFAULT_JUDGE,),
-        "comma-separated: words+embedding, embedding, linear (words), best (of these three and of the others named, "
-        "chosen for each side), lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, "
+        "comma-separated: words+embedding, embedding, linear (words), best (of these three, chosen for "
+        "each side), lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, "
         "bert-ft, bert-pre, sentence:NAME; of images: sat, sat-512, grit, vl-lic, vl-lic-lstm, hf:NAME, self. "
         "Each also with -image-only or -caption-only",
         "words+embedding; for images the metric's own", essential=True, min_length=1, validate_default=True,

@@ -227,24 +227,19 @@ class EvidenceBuilder:
         return captioner if self.corpus.alone else self.corpus.human
 
     def _by_sentence(self, joined: Joined, written: Mapping[Side, Captions]) -> Joined:
-        """The same where judges read sentences: as many of each caption as most images' captions of that side have.
-
-        If captions are read whole, those of several sentences are counted.
-        """
+        """The same where judges read sentences: as many of each caption as most images' captions of that side have."""
         dropped, numbers, read = dict[str, int](), dict[Side, int](), dict[Side, Sequence[Row]]()
-        survey = dict(joined.survey)
         for side, of in written.items():
             counts = {image: [len(self._sentences(text)) for text in of.by_image[image]] for image in joined.classes}
             firsts = sorted((of_image[0] for of_image in counts.values()), reverse=True)
             most = firsts[math.ceil(INDEX_COVERAGE * len(firsts)) - 1] if self.options.text == "sentences" else 1
             numbers[side] = most
             if most == 1:
-                several = sum(number > 1 for of_image in counts.values() for number in of_image)
-                read[side], survey[side] = joined.rows[side], replace(survey[side], several=several)
+                read[side] = joined.rows[side]
             else:
                 read[side] = [(i, n, self._words(text)) for i in counts for n, text in texts_of(of.by_image[i], most)]
                 dropped[f"{side} sentences beyond the common number"] = sum(map(sum, counts.values())) - len(read[side])
-        return replace(joined, dropped=dropped, survey=survey, sentences=numbers, read=read)
+        return replace(joined, dropped=dropped, sentences=numbers, read=read)
 
     def _images(
         self, captioner: Captions, *, tasks: bool, without: Collection[str]

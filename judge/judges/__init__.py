@@ -364,11 +364,6 @@ def find_judge(name: str) -> Blueprint:
     return blueprint
 
 
-def is_best(judge: str) -> bool:
-    """Whether a judge is "best", which also chooses among the other judges of a run."""
-    return judge.strip().lower().partition(":")[0] == "best"
-
-
 def with_embedding(name: str, reference: str) -> str:
     """The full name of a judge in a run whose embedding is ``reference``; "none" leaves the words, if it reads any.
 

@@ -10,14 +10,13 @@ from judge.corpus import Corpus
 from judge.corpus.attributes import ProductLabels
 from judge.errors import JudgeError, require
 from judge.masking.masked_images import MaskedImages
-from judge.measure.best import with_best
 from judge.measure.conditional import Measured, gain_words, measure_conditional, warn_of_few
 from judge.measure.description import describe
 from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import check_refits, refit
-from judge.measure.table import Answers, answer_loss, answer_rows, in_order, score_table, with_parts
+from judge.measure.table import Answers, answer_rows, in_order, score_table, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_qualities
 from judge.statistics.breakdown import break_down, image_contributions
@@ -167,10 +166,6 @@ def _train(
     answers = train_members(members, setup, then=answer_rows, progress=progress)
     jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=True))
     refits = refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
-    answers, judges = with_best(work.jobs, answers, lambda job, found: answer_loss(job.member, found))
-    for place, (job, judge) in enumerate(zip(work.jobs, judges, strict=True)):
-        if judge != job.judge:
-            answers[place] = answers[place][0], {f"answers of {judge}": 1.0}
     return jobs, setup, answers, refits
 
 

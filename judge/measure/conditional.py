@@ -257,7 +257,6 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
                         "probability": shares[np.arange(len(shares)), of.classes],
                         "predicted": names[shares.argmax(axis=1)],
                         "loss": _loss(errors[side]),
-                        "twin": False,
                         "validation_loss": np.nan,
                         "baseline": _loss(given.errors),
                     }

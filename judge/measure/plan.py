@@ -10,7 +10,7 @@ import pandas as pd
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, Evidence, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import DEFAULT_JUDGE, SELF, find_judge, is_best
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
 from judge.quality import ImageScores, Quality
@@ -106,12 +106,9 @@ class Plan:
         return test / (1 - test - validation)
 
     def seeds_of(self, metric: Metric, judge: str) -> range:
-        """The seeds of a judge's trainings for a metric; "best" has several if all judges that it chooses among do."""
-        judges = [judge]
-        if is_best(judge):
-            judges = [name for name in self.judges if "image" not in find_judge(name).modalities]
+        """The seeds of a judge's trainings for a metric."""
         averaged = self.protocol == "crossfit" and metric.aggregate == "mean" and self.refits != 0
-        number = self.seeds or (DRAWS if averaged and all(map(is_quick, judges)) else SEEDS[self.protocol])
+        number = self.seeds or (DRAWS if averaged and is_quick(judge) else SEEDS[self.protocol])
         return range(self.first_seed, self.first_seed + number)
 
     def splits(self, evidence: Evidence, metric: Metric, judge: str) -> list[tuple[int, Split]]:

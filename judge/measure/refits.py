@@ -8,14 +8,13 @@ trained jointly choose (C of ``linear``).
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 import pandas as pd
 
 from judge.errors import JudgeError
 from judge.evidence import Evidence, Resample
-from judge.measure.best import data_of, rivals, with_best
 from judge.measure.jobs import Job, compares, jobs_of, most_images
 from judge.measure.plan import Plan
 from judge.measure.table import COLUMNS, SUMMED, Sums, answer_sums
@@ -23,7 +22,7 @@ from judge.metrics import Metric
 from judge.statistics.judged import CELL, Statistic
 from judge.training.member import TrainingSetup
 from judge.training.run_members import train_members
-from judge.types import SIDES, FloatArray, Progress, Side
+from judge.types import SIDES, Progress, Side
 
 Jobs = tuple[Job, ...]
 """One captioner's judges of some metrics, all trained again on the same data."""
@@ -44,15 +43,11 @@ def refit(
     ``jobs`` are the run's own, and ``notes`` what their judges chose.
     """
     refits: list[Jobs] = []
-    choosing = rivals(jobs)
     for job, settings in chosen_settings(jobs, notes):
         if not setup.is_trained(job.member.judge):
             continue
         compared = compares(job.metrics)
-        # A "best" that chooses has the refits that all of its judges have.
-        judges = choosing.get((data_of(job), job.judge), [job.judge])
-        each = [plan.resamples_of(judge, job.evidence.target.kind, most_images(jobs)) for judge in judges]
-        counts = {kind: min(of.get(kind, 0) for of in each) for kind in each[0]}
+        counts = plan.resamples_of(job.judge, job.evidence.target.kind, most_images(jobs))
         if not compared:  # A single side has no captions to exchange: labels are shuffled as often.
             counts["shuffled"] = max(counts.get("shuffled", 0), counts.pop("exchanged", 0))
         for kind, count in counts.items():
@@ -67,16 +62,9 @@ def refit(
 
     if any(member.judge.reader for member in members):
         setup = replace(setup, precomputed=None)  # Resampled captions have no features yet.
-    sums = train_members(members, setup, then=answer_sums, progress=show)
-    found = iter(with_best(list(chain.from_iterable(refits)), sums, lambda _, found: _loss(found))[0])
+    found = iter(train_members(members, setup, then=answer_sums, progress=show))
     rows = [row for one in refits for row in _values(one, list(islice(found, len(one))))]
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def _loss(sums: tuple[Sums, float]) -> FloatArray:
-    """The sum of the losses, and the number of captions."""
-    columns = [SUMMED.index("inverse_cross_entropy"), SUMMED.index("n")]
-    return np.asarray(sum((row[columns] for row in sums[0].values()), np.zeros(2)))
 
 
 def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:

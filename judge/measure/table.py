@@ -46,20 +46,10 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
     places = member.places(member.split.test)
     columns = _caption_columns(member.samples, places, member.seed, member.split.fold)
     columns |= judge_answers([member.samples[place] for place in places], predictions)
-    texts = member.samples.texts
-    columns["twin"] = np.isin(texts[places], texts[member.places(member.split.train)])
     columns["validation_loss"] = np.full(len(places), predictions.notes.get(VALIDATION_LOSS, np.nan))
     if member.samples.evidence.sides.guesses_names:
         columns["baseline"] = _baseline(member, places)
     return columns, {name: of for name, of in predictions.notes.items() if name != VALIDATION_LOSS}
-
-
-def answer_loss(member: Member, answers: Answers) -> FloatArray:
-    """The sum of a member's losses, and the number of its captions; each image weighs the same on a side."""
-    assert isinstance(member.samples, Slot)
-    written = member.samples.evidence.written[member.side]
-    weights = np.array([1 / written[image] for image in answers[0]["image_id"]])
-    return np.array([weights @ answers[0]["loss"], weights.sum()])
 
 
 def _baseline(member: Member, places: Sequence[int]) -> FloatArray:
@@ -130,8 +120,7 @@ def _unasked(jobs: Sequence[tuple[Job, Columns]]) -> list[Columns]:
             columns = _caption_columns(slot, places, UNASKED, UNASKED)
             columns["answer"] = [slot.cell(place)[2] for place in places]
             unknown = np.full(len(places), np.nan)
-            columns |= dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), unknown)
-            found.append(columns | {"twin": np.zeros(len(places), dtype=np.bool_)})
+            found.append(columns | dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), unknown))
     return found
 
 

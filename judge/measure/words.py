@@ -18,7 +18,6 @@ import pandas as pd
 
 from judge.attribution.words import spread
 from judge.judges import Explanation
-from judge.measure.best import data_of, rivals
 from judge.measure.jobs import Job, compares, jobs_of
 from judge.measure.plan import Plan
 from judge.measure.refits import chosen_settings, seeds_that_count
@@ -63,10 +62,7 @@ def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]
 
 def _linear_jobs(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan) -> Iterator[list[Job]]:
     """The judges to train once more, by captioner, group of metrics and judge."""
-    choosing = rivals(jobs)
     for job, chosen in chosen_settings(jobs, notes):
-        if (data_of(job), job.judge) in choosing:
-            continue  # Its answers may be those of other judges.
         words = job.evidence.target.kind == "attribute" and not job.evidence.sides.guesses_names
         if job.member.judge.explain and words and compares(job.metrics):
             yield list(jobs_of(job.evidence, job.metrics, job.judge, plan, chosen))

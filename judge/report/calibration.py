@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from judge.calibration.response import Calibration, Response, TrialShare, directions
-from judge.report.plots import GENERATED, HUMAN, NOTE, new_figure, save
+from judge.report.plots import HUMAN, NOTE, new_figure, save
 from judge.report.table import ABSENT, TEXT, Table, as_json, json_text, table_of
 from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import name_row
@@ -21,9 +21,6 @@ _NAMES = {
     "vocabulary": "a small vocabulary",
     "silence": "silence on the attribute",
     "brevity": "short captions",
-    "repetition": "repeated captions",
-    "verbosity": "verbose captions",
-    "paraphrase": "paraphrases",
 }
 
 
@@ -117,7 +114,6 @@ def _answer(direction: str, of: Response | None) -> str:
 
 def calibration_json(found: Sequence[Calibration]) -> str:
     """All results as JSON; absent values null."""
-    measured = {True: "captions", False: "a judge of attribute and task words"}
     rows = [
         {
             "metric": row.metric.name,
@@ -125,7 +121,6 @@ def calibration_json(found: Sequence[Calibration]) -> str:
             "directions": directions(row.metric),
             "verdict": verdict(row),
             "nulls": as_json(row.nulls) | {"reason": row.nulls.reason or None},
-            "worth_from": measured[bool(row.metric.counted)],
             "changes": row.responses,
         }
         for row in found
@@ -136,8 +131,7 @@ def calibration_json(found: Sequence[Calibration]) -> str:
 def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
     """Small multiples: a row for each metric and judge, a column for each change; dose against value.
 
-    The line is the mean over draws with its 95% band; circles are the mean without any dose and what a dose is worth on
-    all images; the grey line is no amplification. ``kind``: "png" or "svg".
+    The line is the mean over draws with its 95% band; the grey line is no amplification. ``kind``: "png" or "svg".
     """
     changes = _changes(found)
     figure = new_figure(2.2 * len(changes) + 0.8, 1.7 * len(found) + 0.7)
@@ -152,7 +146,7 @@ def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
     for panel in panels[-1]:
         panel.set_xlabel("dose", fontsize=8)
     draws = " and ".join(map(str, sorted({row.nulls.draws for row in found}, reverse=True)))
-    note = f"mean over draws, 95% band; circles: worth on all images; grey line: no amplification ({draws} null draws)"
+    note = f"mean over draws, 95% band; grey line: no amplification ({draws} null draws)"
     figure.supxlabel(fill(note, round(15 * figure.get_figwidth())), fontsize=8)
     return save(figure, kind)
 
@@ -167,8 +161,4 @@ def _draw(panel: Axes, row: Calibration, of: Response) -> None:
         panel.fill_between(bands[:, 0], bands[:, 1], bands[:, 2], color=colour, alpha=0.25, linewidth=0)
     if means:
         panel.plot(*zip(*means, strict=True), color=colour, marker=".", markersize=4)
-    start = of.points[0].mean
-    worth = [(point.dose, start + point.worth) for point in of.points if start is not None and point.worth is not None]
-    if worth:
-        panel.plot(*zip(*worth, strict=True), "o", color=GENERATED, markerfacecolor="none", markersize=4)
     panel.tick_params(labelsize=7)

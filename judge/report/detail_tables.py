@@ -7,12 +7,11 @@ from typing import Any
 import pandas as pd
 
 from judge.measure import Result
-from judge.measure.table import settings_of
 from judge.metrics import find_metric
 from judge.report.notes import labels_left_out, left_out_of
 from judge.report.table import COUNT, NUMBER, SHARE, SIGNED, TEXT, Table, digits_of, table_of, write, write_p
 from judge.report.tables import write_interval
-from judge.statistics.breakdown import by_position, judged_rows
+from judge.statistics.breakdown import judged_rows
 from judge.statistics.consistency import Consistency, Correlation, measure_consistency, percent_reduction
 from judge.statistics.summary import DEFAULT, ROW, name_row
 from judge.types import Interval
@@ -83,7 +82,7 @@ def correlation_table(rows: Sequence[tuple[str, Correlation]], title: str, note:
 
 
 def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
-    """Tasks and words that matter most, of each row of the main table (the files hold all of them), and twins."""
+    """Tasks and words that matter most, of each row of the main table (the files hold all of them)."""
     found = result.breakdown
     if found is None:
         return
@@ -114,47 +113,6 @@ def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     yield table_of(
         [*about, "word"], numbers, rows, "Words that contribute most to the log-odds of the true class", [note]
     )
-    yield twin_table(found.twins)
-
-
-def twin_table(twins: pd.DataFrame) -> Table[Row]:
-    """A row per judged row of the main table: twins and other captions (:func:`~judge.statistics.breakdown.twin_rows`).
-
-    ``twins`` may be empty.
-    """
-    rows: list[Row] = []
-    records: list[dict[Any, Any]] = twins.astype(object).where(twins.notna(), None).to_dict("records")
-    for twin, other in zip(records[::2], records[1::2], strict=True):
-        interval = None if other["low"] is None else Interval(other["low"], other["high"])
-        digits = digits_of(interval)
-        shares = write((twin["human_share"], twin["generated_share"]), SHARE)
-        values = (write(of["amplification"], SIGNED, digits) for of in (twin, other))
-        added = write(twin["contribution"], SIGNED, digits)
-        rows.append(
-            (twin["captioner"], _metric(twin), shares, *values, write_interval(interval, "splits", digits), added)
-        )
-    notes = [
-        "Twins: captions whose words, as judges read them, their judge was trained on in a caption of another image.",
-        "Amplification of twins alone, and of the other captions alone; what twins contribute to that of all.",
-    ]
-    numbers = [("twins (human / generated)", TEXT), ("of twins", TEXT), ("of others", TEXT), ("interval", TEXT)]
-    return table_of(["captioner", "metric (judge)"], [*numbers, ("twins add", TEXT)], rows, "Repeated captions", notes)
-
-
-def position_table(result: Result) -> Table[Row]:
-    """Of captions whose sentences judges read, the amplification of first sentences and of all others."""
-    entries = result.run["captioners"].items()
-    most = {name: count for name, entry in entries if (count := entry["sentences"]["generated"]) > 1}
-    rows = []
-    for line, place, sentences, value, interval in (
-        by_position(result.scores, most, settings_of(result.run)) if most else ()
-    ):
-        digits = digits_of(interval)
-        cells = write(value, SIGNED, digits), write_interval(interval, "splits", digits)
-        rows.append((line.captioner, line.title, place, f"{sentences:,}", *cells))
-    numbers = [("sentences", TEXT), ("amplification", TEXT), ("interval", TEXT)]
-    note = "Sentences of generated captions against all human captions. Intervals from splits, without correction."
-    return table_of(["captioner", "metric (judge)", "place"], numbers, rows, "Amplification by sentence", [note])
 
 
 def _first(every: pd.DataFrame, verbose: bool) -> list[dict[Any, Any]]:

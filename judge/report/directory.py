@@ -61,7 +61,7 @@ class RunDirectory(OutputFolder):
             if found := result.breakdown:
                 folder = out / "breakdown"
                 folder.mkdir()
-                for name, table in {"tasks": found.tasks, "words": found.words, "twins": found.twins}.items():
+                for name, table in {"tasks": found.tasks, "words": found.words}.items():
                     if len(table):
                         write_whole(folder / f"{name}.csv", table_csv(table).encode())
                 found.images.to_parquet(folder / "images.parquet", index=False)

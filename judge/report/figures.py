@@ -135,32 +135,6 @@ def _trend(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
         axes.set_title(f"R\N{SUPERSCRIPT TWO} = {line.rvalue**2:.2f} over {len(known)} captioners", fontsize=9)
 
 
-def judges(result: Result) -> Iterator[Drawing]:
-    """Amplification by each judge: of each metric a figure, with a line per captioner."""
-    for metric, rows in _by_metric(result).items():
-        names, captioners = (list(dict.fromkeys(getattr(row, of) for row in rows)) for of in ("judge", "captioner"))
-        if len(names) < 2 or len(captioners) < 2:
-            continue
-        figure = plots.new_figure(plots.WIDTH, 3)
-        axes = figure.subplots()
-        for number, captioner in enumerate(captioners):
-            own = [row for row in rows if row.captioner == captioner]
-            # Beside each other, so that no interval hides another.
-            across = [names.index(row.judge) + 0.06 * (number - (len(captioners) - 1) / 2) for row in own]
-            colour = plots.SEVERAL[number % len(plots.SEVERAL)]
-            axes.plot(across, list(map(_value, own)), "-", color=colour, linewidth=0.8)
-            for at, row in zip(across, own, strict=True):
-                plots.mark(axes, number, row, at)
-        axes.axhline(metric.neutral, color=plots.INK, linewidth=1)
-        axes.set_xticks(range(len(names)), list(map(plots.shorten, names)))
-        axes.set_xlim(-0.5, len(names) - 0.5)
-        axes.set_ylabel(f"amplification by {metric.title}")
-        plots.set_limits(axes, _values(rows), vertical=True)
-        plots.legend(figure, axes, captioners)
-        title = f"{metric.title}: judges beside each other"
-        yield Drawing(f"judges-{metric.name}", title, _in_words(rows), f"{_note(rows)} {_NO_AMPLIFICATION}", figure)
-
-
 def _by_metric(result: Result) -> dict[Metric, list[Summary]]:
     """Metrics in the order of the table, with the rows that have a value."""
     found: dict[Metric, list[Summary]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 from judge.errors import printable, shortened
 from judge.measure import Result
 from judge.report import figures
-from judge.report.detail_tables import breakdown_tables, consistency_tables, position_table, run_tables
+from judge.report.detail_tables import breakdown_tables, consistency_tables, run_tables
 from judge.report.notes import class_notes, footnotes, method_notes, summary_lines
 from judge.report.plots import Drawing
 from judge.report.render import escape, latex, markdown, open_console, print_table, print_text
@@ -92,14 +92,7 @@ SECTIONS = (
         "judges",
         "Do judges agree?",
         "The same captioners by different judges.",
-        figures=figures.judges,
         tables=consistency_tables,
-    ),
-    Section(
-        "sentences",
-        "Sentences",
-        "Where in long captions the amplification is.",
-        tables=lambda result, _: [position_table(result)],
     ),
     Section("tasks", "Tasks and words", "What the amplification comes from.", tables=breakdown_tables),
     Section(

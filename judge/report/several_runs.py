@@ -23,7 +23,7 @@ from judge.utils.files import resolved
 _COMMON = "attribute", "level", "small", "lexicon"
 _COMMON_OF_JUDGES = "protocol", "folds"
 _TABLES = ("scores", "counts", "replicates", "examples")
-_BROKEN = ("tasks", "images", "captions", "words", "twins")
+_BROKEN = ("tasks", "images", "captions", "words")
 
 
 def read_runs(folders: Sequence[Path]) -> list[SavedRun]:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from judge.errors import some
-from judge.evidence.joined import INDEX_COVERAGE
 from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.quality.library import CHAIR
@@ -113,18 +112,12 @@ def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
     if text["foreign"]:
         mend = "a lexicon in another language says so by 'language: de'"
         yield Doubt(f"are mostly not in the language of the lexicon, which masks next to nothing in them ({mend})")
-    if text.get("beside"):
-        what = f"nearly decide {attribute} and hardly occur on the other side: stereotypes, or words to mask"
-        yield f"hold, beside words for anybody, words that {what}: {quote_tokens(text['beside'])}"
     if text["affected"]:
         what = f"words that were not masked, and hold a word of the lexicon or nearly decide {attribute}"
         kind = Doubt if text["affected"] >= _AFFECTED * captions else str
         yield kind(f"hold, in {text['affected']:,} of {captions:,}, {what}: {quote_tokens(text['revealing'])}")
     if text.get("misplaced"):
         yield Doubt(f"{text['misplaced']}: see that image ids mean the same")
-    if (several := text.get("several", 0)) > captions / 2:
-        why = f"by default judges read sentences where {INDEX_COVERAGE:.0%} of captions have several"
-        yield f"are read whole, though {several:,} of {captions:,} have several sentences: {why}"
 
 
 def _without_images(run: Mapping[str, Any]) -> Iterator[str]:

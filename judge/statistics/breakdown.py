@@ -12,14 +12,11 @@ Tests compare a task's contribution with chance: 0 for judged metrics, the mean 
 ones. They are the tests of the metric itself (:mod:`judge.statistics.inference`); judged metrics use splits, because
 refits keep no tasks. Holm's correction is over the tasks of a captioner, metric and judge. Tasks with fewer than ten
 captions have no test (BENCHMARKS.md, "Breakdown"), and Multi-> has none: its sets are chosen by human captions.
-
-Captioners repeat themselves. A caption is a twin if its judge was trained on a caption of another image with the same
-words, after masking and alignment (:func:`twin_rows`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -36,8 +33,8 @@ from judge.statistics.comparisons import holm
 from judge.statistics.counted import EXCHANGES, CountedRow, CountedRows
 from judge.statistics.inference import HALVES, Exchanged, from_halves, from_splits
 from judge.statistics.intervals import Exchange, bootstrap_pooled
-from judge.statistics.judged import CAPTION, Measured, hot, names_of
-from judge.statistics.summary import ROW, Basis, JudgedRow, Settings, Summary
+from judge.statistics.judged import CAPTION, hot, names_of
+from judge.statistics.summary import ROW, Basis, JudgedRow, Settings
 from judge.types import BoolArray, FloatArray, Interval
 
 _COLUMNS = [*ROW, "image_id", "contribution"]
@@ -59,14 +56,12 @@ class Breakdown:
         images: see :func:`image_contributions`.
         captions: the tasks that captions name and images show.
         words: see :mod:`judge.measure.words`.
-        twins: see :func:`twin_rows`.
     """
 
     tasks: pd.DataFrame
     images: pd.DataFrame
     captions: pd.DataFrame
     words: pd.DataFrame = field(default_factory=pd.DataFrame)
-    twins: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 Known = tuple[Interval | None, float | None, Basis | None]
@@ -84,12 +79,10 @@ def break_down(
     """
     captioners = list(said["captioner"].unique())
     own = dict(iter(said.groupby("captioner", observed=True)))
-    tasks, images, twins = list[dict[str, Any]](), list[pd.DataFrame](), list[dict[str, Any]]()
+    tasks, images = list[dict[str, Any]](), list[pd.DataFrame]()
     for row in chain[JudgedRow | CountedRow](judged_rows(scores, settings), _counted_rows(counts, names, settings)):
         if isinstance(row, JudgedRow):
             tasks += _judged_tasks(row, own[row.line.captioner], settings)
-            if "twin" in scores and not row.statistic.score.relative:  # Of those, judges read names alone.
-                twins += twin_rows(row)
         elif _has_pieces(row):
             tasks += _counted_tasks(row, own[row.line.captioner], settings)
         else:
@@ -97,7 +90,7 @@ def break_down(
             raise JudgeError(what, mend="leave --breakdown out")
         images.append(_image_table(row))
     tasks.sort(key=lambda part: (captioners.index(part["captioner"]), names.index(part["metric"])))
-    return Breakdown(pd.DataFrame(tasks), _stack(images), said, twins=pd.DataFrame(twins))
+    return Breakdown(pd.DataFrame(tasks), _stack(images), said)
 
 
 def image_contributions(
@@ -184,30 +177,6 @@ def judged_rows(scores: pd.DataFrame, settings: Settings) -> Iterator[JudgedRow]
                 yield row
 
 
-def by_position(
-    scores: pd.DataFrame, most: Mapping[str, int], settings: Settings
-) -> Iterator[tuple[Summary, str, int, float, Interval | None]]:
-    """The amplification of first sentences of generated captions, and of the rest, against all human captions.
-
-    An image's sentences count equally, as in the row itself. ``most``: captioner -> sentences of a caption, if several.
-    Yields the row of the table, without its numbers; "first sentence" or "the rest"; how many of these sentences judges
-    scored; the amplification, and its interval from splits, None with fewer than five of them.
-    """
-    for row in judged_rows(scores, settings):
-        # Judges that guess what captions name are not asked about sentences.
-        count = 1 if row.metric.from_annotation else most.get(row.line.captioner, 1)
-        for place, first in (("first sentence", True), ("the rest", False)) if count > 1 else ():
-
-            def chosen(captions: pd.DataFrame, first: bool = first, count: int = count) -> pd.DataFrame:
-                return captions[(captions["side"] == "human") | ((captions["index"] % count == 0) == first)]
-
-            own = chosen(row.captions)
-            value, splits = float(row.value(own).value), [float(row.value(chosen(of)).value) for of in row.splits()]
-            found = row.from_splits(value, splits)
-            scored = int(((own["side"] == "generated") & (own["n"] > 0)).sum())
-            yield row.line, place, scored, value, found and found.interval
-
-
 def _of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
     """The contribution of each caption of a row, or of one of its splits, [C]; NaN if the metric has no value there."""
     statistic, rows = row.statistic, row.statistic.rows(captions)
@@ -256,45 +225,6 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
         )
         known = [(interval, None, "these judges" if interval else None) for interval in intervals]
     return _parts(row, [*tasks, NONE], values, [None] * len(values), counts, known)
-
-
-def twin_rows(row: JudgedRow) -> list[dict[str, Any]]:
-    """Twins and other captions of a judged row, apart: two rows, whose contributions add up to the amplification.
-
-    Their own amplification is of these captions alone, whose classes count equally and whose priors are their own (None
-    where one has no caption of a class), with an interval from splits.
-    """
-    found, of_caption = [], _of_captions(row, row.captions)
-    scored, generated, twin = row.captions["n"] > 0, row.table.generated, row.captions["twin"]
-    splits = row.splits()
-    for is_twin in (True, False):
-        chosen = (twin == is_twin).to_numpy()
-        alone = _measure(row, row.captions, chosen)
-        parts = [float(_measure(row, part, (part["twin"] == is_twin).to_numpy()).value) for part in splits]
-        inferred = row.from_splits(float(alone.value), parts)
-        values = (alone.human.value, alone.generated.value, alone.value)
-        human, of_generated, amplification = (float(value) if np.isfinite(value) else None for value in values)
-        found.append(
-            _named(row)
-            | {
-                "twin": is_twin,
-                "human_share": float(chosen[scored & ~generated].mean()),
-                "generated_share": float(chosen[scored & generated].mean()),
-                "human": human,
-                "generated": of_generated,
-                "amplification": amplification,
-                **_bounds(inferred.interval if inferred else None),
-                "contribution": float(of_caption[chosen].sum()),
-            }
-        )
-    return found
-
-
-def _measure(row: JudgedRow, captions: pd.DataFrame, chosen: BoolArray) -> Measured:
-    """The metric of some captions of a row, or of one of its splits; each caption weighs as it does among all."""
-    rows = row.statistic.rows(captions)
-    sides = zip(rows.weights(), (~rows.generated, rows.generated), strict=True)
-    return row.statistic(*(np.asarray(rows.table.T @ (weight * (side & chosen))) for weight, side in sides))
 
 
 # ---- Counted metrics -------------------------------------------------------------------------------------------------

@@ -46,8 +46,8 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
     """Captions of ``scores.parquet``, sorted: side, image_id, index, cell; and sums over the judges that scored each.
 
     ``score`` is a name in SCORES; ``asked`` are the answers that count, [R], by default all. n: their number; q: sum
-    of their scores; twin: whether more than half of the judges were trained on a caption of the same words; baseline:
-    sum of the loss of frequencies, where the score is relative to it. Captions without any have n = q = 0.
+    of their scores; baseline: sum of the loss of frequencies, where the score is relative to it. Captions without any
+    have n = q = 0.
     """
     asked = rows["probability"].notna().to_numpy() if asked is None else asked
     correct = (rows["predicted"] == rows["answer"]).to_numpy()
@@ -58,8 +58,7 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
     caption = rows.groupby(CAPTION, observed=True, sort=True).ngroup().to_numpy()
     _, first = np.unique(caption, return_index=True)
     table = rows[[*CAPTION, *CELL]].iloc[first].reset_index(drop=True)
-    n, twins = np.bincount(caption, asked), asked & rows["twin"] if "twin" in rows else np.zeros(len(rows))
-    table = table.assign(n=n, q=np.bincount(caption, scores), twin=2 * np.bincount(caption, twins) > n)
+    table = table.assign(n=np.bincount(caption, asked), q=np.bincount(caption, scores))
     if SCORES[score].relative:
         table["baseline"] = np.bincount(caption, np.where(asked, rows["baseline"], 0.0))
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from operator import ne
 
@@ -23,8 +23,7 @@ from judge.types import Captions, Words
 # (Stereotypes such as "a woman playing tennis" stand in captions that say somebody, masked or not.) The gains of
 # COCO's captions, and of captioners with and without bias, are what scripts/bench_unmasked_words.py prints.
 _SURE, _STRANGE, _LEAST = 0.8, 20, 5
-# A note says it of strange tokens beside a word for anybody from _NOTED.
-_WIDER, _HOLDING, _RARE, _ANY, _TAGS, _NOTED = 0.005, 0.01, 0.05, 0.15, 0.6, 0.1
+_WIDER, _HOLDING, _RARE, _ANY, _TAGS = 0.005, 0.01, 0.05, 0.15, 0.6
 # Function words, and those of English lexicons, are a third or more of the words of English captions, terse or not,
 # and 0 to 18% in 20 other languages. (Words of one or two letters are in many.) Keywords alone, with a mark for every
 # second word, do not tell their language; an English other side has most of them. An English lexicon finds French "son"
@@ -71,10 +70,8 @@ class Survey:
         revealing: unmasked token -> captions, for the five most frequent tokens that contain a word of the lexicon
             or nearly decide the class, alone or together.
         affected: captions with any such token.
-        beside: other tokens that nearly decide the class, beside a word for somebody: stereotypes, for example.
         empty, refused: captions of white space alone, and refusals to describe, that were left out, in the whole file.
         cleaned: what cleaning changed or removed -> captions of the whole file.
-        several: captions of several sentences that are read whole, by choice or because too many others have one.
         kappa, likeness, misplaced: whether the captions are of their images (:mod:`judge.evidence.belonging`).
     """
 
@@ -85,8 +82,6 @@ class Survey:
     empty: int
     refused: int
     cleaned: Mapping[str, int]
-    several: int = 0
-    beside: Mapping[str, int] = field(default_factory=dict)
     kappa: float | None = None
     likeness: float | None = None
     misplaced: str = ""
@@ -180,26 +175,20 @@ class SideWords:
         If all images are of one class, no token decides it. ``lexicon``: the words that were masked; None for none.
         """
         left = self._held.keys() - ({lexicon.token} if lexicon else set())
-        revealing, beside = self._revealing(left, other, lexicon)
+        revealing = self._revealing(left, other, lexicon)
         affected = {place for places in revealing.values() for place in places}
         return Survey(
             captions=len(self.raw),
             foreign=bool(lexicon and self.is_foreign(other, lexicon.language)),
             revealing=_most({word: len(places) for word, places in revealing.items()}),
             affected=len(affected),
-            beside=_most({word: len(places) for word, places in beside.items()}),
             empty=source.empty,
             refused=source.refused,
             cleaned=source.cleaned,
         )
 
-    def _revealing(
-        self, left: Collection[str], other: SideWords, lexicon: Lexicon | None
-    ) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-        """The tokens, of those ``left`` by masking, that tell the class, with their captions; and others.
-
-        The others only do so beside a word for somebody, as stereotypes do.
-        """
+    def _revealing(self, left: Collection[str], other: SideWords, lexicon: Lexicon | None) -> dict[str, list[int]]:
+        """The tokens, of those ``left`` by masking, that tell the class, with their captions."""
         entries = lexicon.words if lexicon else frozenset(map(str.lower, self.classes))
         often = _STRANGE * len(self.raw) / max(1, len(other.raw))
         strange = {word: word for word in left if len(self._held[word]) > often * len(other._held.get(word, ()))}
@@ -209,9 +198,7 @@ class SideWords:
         found = self._tell(strange, self._nobody, _RARE) or self._tell(every, self._nobody, _ANY)
         found |= self._tell(holding, None, _HOLDING) | self._tell(strange, None, _TAGS)
         found |= self._tell({word: named[word] for word in left & named.keys()}, None, _WIDER)
-        found |= {word: self._held[word] for word in left if _holds(word, entries)}
-        beside = self._tell(strange, None, _NOTED)
-        return found, {word: beside[word] for word in beside if word not in found}
+        return found | {word: self._held[word] for word in left if _holds(word, entries)}
 
 
 def _guess(held: Counter[str], own: str, sizes: Mapping[str, int]) -> tuple[float, str]:

@@ -101,32 +101,28 @@ def _trend() -> Ours:
 
 # ---- ImageCaptioner2, Table 5: do metrics agree with what people guess from captions of anonymous images?
 # The paper's images and people's guesses are not published, and such images have no labels. What is repeated is the
-# comparison: metrics on labelled data, with the share of captions from which people guess a gender. A small run has no
-# people, and takes the share of captions that name a gender.
+# comparison: metrics on labelled data, with the share of captions that name a gender.
 
 KEYS = {"lic": "lic", "ic2": "imagecaptioner2"}
 PEARSON = ("Pearson with people, %",)
 
 
 def _anonymous(job: Job, declared: Steps) -> Steps:
-    """Each metric on labelled data; and people's scores, or what replaces them."""
+    """Each metric on labelled data; and the share of captions that name a gender, in place of people's scores."""
     settings = {"captions": declared[0].settings["captions"]}
     if job.is_paper:
         folder = job.data / "anonymousbench"
         names = captioners("lic")
         settings["captions"] = {name: folder / "captions" / f"{stem_of(name)}.json" for name in names}
-        ratings = tuple(folder / "ratings" / f"rater{number}.csv" for number in (1, 2, 3))
-        settings |= {"images": folder / "images", "ratings": ratings}
+        settings["images"] = folder / "images"
     return [*declared, job.step("anonymous", AnonymousConfig, settings)]
 
 
 def _read_people(job: Job, results: Results, read: Ours) -> Ours:
-    """People's scores in percent, and their correlation with metrics; the captioners are not those of the paper."""
-    anonymous = results["anonymous"]
-    rows = anonymous.rated.scores if anonymous.rated else anonymous.captioners
+    """Shares of captions that name a gender in percent, and their correlation with metrics."""
+    rows = results["anonymous"].captioners
     people = {row.captioner: Value(row.share.value, row.share.interval).times(100) for row in rows}
-    column = "guessed" if anonymous.rated else "named"
-    found: dict[tuple[Row, str], Value] = {((name,), column): score for name, score in people.items()}
+    found: dict[tuple[Row, str], Value] = {((name,), "named"): score for name, score in people.items()}
     for key in KEYS:
         both = [(value.value, people[row[0]].value) for (row, of), value in read.items() if of == f"{key}_labelled"]
         if len(both) > 3:  # Of two captioners a correlation is 1 or -1.

@@ -25,7 +25,7 @@ from judge.commands.train import TrainConfig, train_judges
 from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.labels import LabelOptions, read_labels
-from judge.corpus.ratings import key_csv, rating_sheet, read_human_scores, read_ratings, sheet_csv
+from judge.corpus.ratings import read_human_scores
 from judge.corpus.recipes import read_recipe, shipped_recipes
 from judge.corpus.tasks import read_tasks
 from judge.masking import archives
@@ -35,7 +35,6 @@ from judge.report.saved_run import read_run
 from judge.text.lexicon import load_lexicon
 from judge.text.vectors import load_vectors
 from judge.training.judge_file import read_saved
-from judge.types import Captions
 
 ROWS = [{"image_id": 1, "caption": "a man"}, {"image_id": 2, "caption": "two dogs"}]
 KARPATHY = {"images": [{"cocoid": 1, "split": "test", "sentences": [{"raw": "a man"}, {"raw": "a boy"}]}]}
@@ -94,10 +93,6 @@ weights: {yolo: yolo.safetensors}
 threshold: 0.3
 out: masked
 """
-SHEET = rating_sheet(
-    [Captions("a", {"1": ("a man",), "2": ("=1+1",)}), Captions("b", {"1": ("a dog",)})], "gender", ("female", "male")
-)
-
 human = partial(read_captions, side="human")
 generated = partial(read_captions, side="generated")
 of_test = partial(read_captions, options=ReadOptions(split="test"), side="human")
@@ -196,8 +191,6 @@ def reader_targets() -> dict[str, Target]:
         "object-table": file(read_tasks, [{"image_id": 1, "objects": "cat; dog"}, {"image_id": 2, "objects": ["tie"]}]),
         "ground-truth": file(truth, INSTANCES),
         "scores": file(scores, {"a": 0.5, "b": 1}),
-        "ratings": file(lambda path: read_ratings([path], SHEET), sheet_csv(SHEET).replace(",,", ",female,ann")),
-        "key": file(human, key_csv(SHEET)),
         "run-settings": file(partial(settings, RunConfig), RUN, "x.yaml"),
         "mask-settings": file(partial(settings, MaskConfig), MASK, "x.yaml"),
         "lexicon": file(lambda path: load_lexicon(str(path)), LEXICON, "own.yaml"),

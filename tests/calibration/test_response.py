@@ -16,7 +16,6 @@ from judge.metrics import find_metric
 from judge.report.calibration import calibration_json, calibration_tables, draw_calibration, verdict
 
 DOSES, SD = (0.1, 0.2, 0.4), 0.01
-WORTH = {("A->T", dose, "lic", "linear"): 0.3 * dose for dose in DOSES}
 
 
 def trials(slope: float, *, other: float = 0.0, silence: float = 0.0, metric: str = "lic") -> pd.DataFrame:
@@ -40,7 +39,7 @@ def trials(slope: float, *, other: float = 0.0, silence: float = 0.0, metric: st
 
 
 def one(rows: pd.DataFrame) -> Calibration:
-    (found,) = calibrate(rows, WORTH)
+    (found,) = calibrate(rows)
     return found
 
 
@@ -59,7 +58,6 @@ def test_a_metric_that_answers() -> None:
     assert (rejected.ci.low, rejected.ci.high) == pytest.approx(bounds)
     response = known(found.response)
     assert [point.dose for point in response.points] == [0, *DOSES]
-    assert [point.worth for point in response.points] == [None, *WORTH.values()]
     wide = rows[rows["change"].isin([NOTHING, "A->T"]) & (rows["draw"] < 20)].pivot(
         index="draw", columns="dose", values="value"
     )
@@ -112,14 +110,10 @@ def test_what_cannot_be_told() -> None:
         assert draw_calibration([found], "png").startswith(b"\x89PNG")
 
 
-def test_metrics_without_a_side_take_that_of_all_images() -> None:
-    """Ratio may go either way: what counts is whether it goes where it goes on all images."""
-    rows = trials(0.0, other=-0.3, metric="ratio:female/male")
-    worth = {("T->A", dose, "ratio:female/male", "linear"): -0.3 * dose for dose in DOSES}
-    (found,) = calibrate(rows, worth)
-    assert (known(found.response).side, known(found.response).right_sign) == (-1, 1.0)
+def test_metrics_without_a_side_may_go_either_way() -> None:
+    """Ratio is found where p is below 0.05, whatever its sign."""
+    (found,) = calibrate(trials(0.0, other=-0.3, metric="ratio:female/male"))
+    assert (known(found.response).side, known(found.response).right_sign) == (0, None)
     assert verdict(found).startswith("Ratio")
     assert verdict(found).endswith("finds T->A doses from 0.1 on.")
     assert found.nulls.mean == pytest.approx(0, abs=3 * SD / 20)  # Counted: above the chance level.
-    (unknown,) = calibrate(rows, {})
-    assert (known(unknown.response).side, known(unknown.response).right_sign) == (0, None)

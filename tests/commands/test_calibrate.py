@@ -10,8 +10,6 @@ import pytest
 from helpers import done_well, inputs_of, read_json, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
-from judge.calibration.truth import true_amplification
-from judge.calibration.world import Captioner
 
 QUICK = (
     *("--metrics", "lic,dbac-at,dba-o,error", "--changes", "A->T,T->A,silence", "--doses", "0.4,0.8"),
@@ -47,11 +45,7 @@ def test_files_and_what_they_say(files: WorldFiles, tmp_path: Path) -> None:
     lic = found["lic"]["changes"]
     assert {point["mean"] for point in lic["T->A"]["points"]} == {lic["A->T"]["points"][0]["mean"]}
     rows = pd.read_parquet(out / "trials.parquet")
-    assert rows.groupby("metric").size().tolist() == [3 + 2 * 2 * 3 + 5] * 4
-    # What doses are worth: the closed form of the world's captioner that stereotypes as often.
-    worth = [point["worth"] for point in lic["A->T"]["points"][1:]]
-    truth = [true_amplification(captioner=Captioner(stereotype=dose)) for dose in (0.4, 0.8)]
-    assert worth == pytest.approx(truth, abs=0.05)
+    assert rows.groupby("metric").size().tolist() == [3 + 2 * 2 * 3] * 4
 
 
 @pytest.mark.parametrize(("arguments", "message"), [

@@ -1,21 +1,17 @@
-"""What people find: scores of captioners beside the metrics, and rating sheets."""
+"""What people find: scores of captioners beside the metrics."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from helpers import caption_options, done_well, fault_of, read_json
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.corpus.ratings import CANNOT_TELL, key_csv, rating_sheet, read_human_scores, read_ratings, sheet_csv
-from judge.types import Captions
+from judge.corpus.ratings import read_human_scores
 
 KNOBS = {"none": 0.0, "some": 0.3, "more": 0.6, "much": 0.9}
 
@@ -53,65 +49,3 @@ def test_human_scores_at_fault(tmp_path: Path, content: str, message: str) -> No
     path = tmp_path / "people.json"
     path.write_text(content, encoding="utf-8")
     assert message in fault_of(read_human_scores, path, captioners=["none", "some"])
-
-
-SIDES = [
-    Captions("b", {"1": ("a man", "a man"), "2": ("=1+1",)}, "b.json"),
-    Captions("a", {"1": ("a  man\n",), "2": ("a dog",), "3": ("a woman",)}, "a.json"),
-]
-SHEET = rating_sheet(SIDES, "gender", ("female", "male"), seed=3)
-
-
-def rows_of(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text)))
-
-
-def filled(answers: list[str], rater: str = "") -> pd.DataFrame:
-    return pd.DataFrame(rows_of(sheet_csv(SHEET))).assign(gender=answers, rater=rater)
-
-
-def test_one_item_for_each_text_of_an_image_and_no_captioner() -> None:
-    rows, key = rows_of(sheet_csv(SHEET)), rows_of(key_csv(SHEET))
-    assert sorted(row["caption"] for row in rows) == ["'=1+1", "a dog", "a man", "a woman"]
-    assert all(list(row) == ["item", "caption", "gender", "rater"] for row in rows)
-    (man,) = [item for item in SHEET.items if item.text == "a man"]
-    assert dict(man.captioners) == {"a": 1, "b": 2}
-    assert [(row["image_id"], row["captioner"], row["captions"]) for row in key if row["item"] == man.name] == [
-        ("1", "a", "1"),
-        ("1", "b", "2"),
-    ]
-    assert rating_sheet(SIDES[::-1], "gender", ("female", "male"), seed=3) == SHEET
-    assert rating_sheet(SIDES, "gender", ("female", "male"), seed=4).name != SHEET.name
-
-
-def test_what_goes_out_comes_back(tmp_path: Path) -> None:
-    """Rows in any order, answers in any case; majority, ties and captions that nobody rated."""
-    paths = tmp_path / "anna.csv", tmp_path / "x.csv"
-    filled(["Male", "female", CANNOT_TELL, ""]).iloc[::-1].to_csv(paths[0], index=False, sep=";")
-    filled(["male", "male", "", ""], "ben").to_csv(paths[1], index=False)
-    ratings = read_ratings(paths, SHEET)
-    first, second, third, fourth = (item.name for item in SHEET.items)
-    assert ratings.answers[second] == {"anna": "female", "ben": "male"}
-    assert ratings.raters == {"anna": 3, "ben": 2}
-    assert ratings.majority() == {first: "male", second: None, third: CANNOT_TELL}
-    assert fourth not in ratings.answers
-    assert ratings.votes().tolist() == [[0, 2, 0], [1, 1, 0], [0, 0, 1], [0, 0, 0]]
-
-
-ITEM = SHEET.items[0].name
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("item,caption\n1,a\n", "no column 'gender'"),
-        (f"item,gender\n{ITEM},mail\n", "unknown answer 'mail'. Did you mean 'male'?"),
-        ("item,gender\ns00000000-0001,male\n", f"of another sheet; these captions make {SHEET.name}"),
-        ("item,gender\n7,male\n", "no item '7' on this sheet"),
-        (f"item,gender\n{ITEM},male\n{ITEM},male\n", f"'anna' rated item '{ITEM}' twice"),
-        (f"item,caption,gender\n{ITEM},a cat,male\n", f"the caption is not that of item '{ITEM}'"),
-    ],
-)
-def test_ratings_at_fault(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "anna.csv").write_text(text, encoding="utf-8")
-    assert message in fault_of(read_ratings, [tmp_path / "anna.csv"], SHEET)

@@ -179,7 +179,7 @@ def test_names_show_another_protocol() -> None:
     ("dbac-ta:balanced", "DBAC T->A counts how frequent classes are, so they cannot be balanced"),
     *((name, f"--metrics {name}: two of its variants choose the same thing. Leave one out.") for name in (
         *("lic:unbalanced:balanced", "lic:80/20:unbalanced:80/20", "lic:80/20:75/25"),
-        *("dbac-at:accuracy:with-people:confidence", "dpa-at:label:annotation:attacker", "ratio:a/b:b/a"),
+        *("dbac-at:accuracy:with-people:confidence", "dpa-at:label:annotation:label", "ratio:a/b:b/a"),
     )),
     ("dpac-at:80/20", "DPAC A->T chooses among seeds on other images. Write 70/10/20"),
 ])  # fmt: skip

@@ -85,7 +85,6 @@ def test_what_there_is_to_draw(drawn: Drawn) -> None:
     assert by_section == {
         "amplification": [f"forest-{name}" for name in metrics],
         "sides": ["sides-lic", "sides-dbac-at", "sides-dbac-ta", "sides-imagecaptioner2-ratio"],
-        "judges": ["judges-lic"],
     }
 
 
@@ -120,12 +119,6 @@ def test_sides_begin_at_nothing(drawn: Drawn) -> None:
     assert [x for x, _, mark in found if mark == "s"] == pytest.approx([0.45, 0.37, 0.41, 0.42])
     # LIC's chance with two classes.
     assert [0.25, 0.25] in [list(line.get_xdata()) for line in axes.lines if line.get_linestyle() == ":"]
-
-
-def test_a_line_per_captioner_goes_over_judges(drawn: Drawn) -> None:
-    axes = drawn["judges-lic"][2].axes[0]
-    assert sorted(round(y, 3) for _, y, _ in points(axes)) == [-0.03, 0.01, 0.02, 0.05]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["linear", "lstm"]
 
 
 def test_a_figure_is_the_same_again(drawn: Drawn) -> None:

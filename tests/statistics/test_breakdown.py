@@ -91,34 +91,6 @@ def test_lic_by_hand() -> None:
     assert found.tasks["basis"].isna().all()  # So few captions tell nothing.
 
 
-def test_twins_by_hand() -> None:
-    """Two captions a class and side, LIC: as twins and others, each with classes that count equally."""
-    rows = [
-        *[("1", "human", "a", 0.8, "a", True), ("2", "human", "a", 0.4, "b", False)],
-        *[("3", "human", "b", 0.6, "b", False), ("4", "human", "b", 0.9, "b", True)],
-        *[("1", "generated", "a", 0.9, "a", True), ("2", "generated", "a", 0.7, "a", True)],
-        *[("3", "generated", "b", 1.0, "b", True), ("4", "generated", "b", 0.2, "a", False)],
-    ]
-    scores = pd.DataFrame(rows, columns=["image_id", "side", "answer", "probability", "predicted", "twin"]).assign(
-        captioner="cap", metric="lic", judge="linear", index=0, seed=0, fold=0, named="", tasks="", validation_loss=0.0
-    )
-    scores["loss"] = -np.log(scores["probability"])
-    said = scores.assign(objects="")
-    twins, others = break_down(scores, pd.DataFrame(), said, ["lic"], Settings(resamples=100)).twins.to_dict("records")
-    assert (twins["twin"], twins["human_share"], twins["generated_share"]) == (True, 0.5, 0.75)
-    assert (others["twin"], others["human_share"], others["generated_share"]) == (False, 0.5, 0.25)
-    human, generated = (0.8 + 0.9) / 2, ((0.9 + 0.7) / 2 + 1.0) / 2
-    assert twins["human"] == pytest.approx(human)
-    assert twins["generated"] == pytest.approx(generated)
-    assert twins["amplification"] == pytest.approx(generated - human)
-    assert others["human"] == pytest.approx((0 + 0.6) / 2)
-    assert others["amplification"] is None or np.isnan(others["amplification"])  # No other caption of class a.
-    # Of all: each caption's score above chance, over the four captions of its side.
-    added = (0.9 + 0.7 + 1.0 - 3 * 0.25) / 4 - (0.8 + 0.9 - 2 * 0.25) / 4
-    assert twins["contribution"] == pytest.approx(added)
-    assert others["contribution"] == pytest.approx((0 - 0.25) / 4 - (0 + 0.6 - 2 * 0.25) / 4)
-
-
 @pytest.fixture(scope="module")
 def real(coco: Path) -> Result:
     """All metrics of captions on some real ones."""
@@ -132,7 +104,6 @@ def test_every_metric_of_real_captions_adds_up(real: Result) -> None:
     found = known(real.breakdown)
     sums: dict[tuple[str, str, str], float] = defaultdict(float)
     published: dict[tuple[str, str, str], float] = defaultdict(float)
-    added = found.twins.groupby(["captioner", "metric", "judge"])["contribution"].sum()
     for part in found.tasks.fillna({"published": 0.0}).itertuples():
         key = part.captioner, part.metric, part.judge
         sums[key] += part.contribution
@@ -145,7 +116,6 @@ def test_every_metric_of_real_captions_adds_up(real: Result) -> None:
             assert sums[line.key] == pytest.approx(known(line.published), abs=1e-9)
         else:
             assert sums[line.key] == pytest.approx(line.amplification, abs=1e-9)
-        assert line.key not in added or added[line.key] == pytest.approx(line.amplification, abs=1e-9)
         whole = line.amplification if line.published is None else line.published - offset
         assert images[line.key] == pytest.approx(known(whole), abs=1e-9)
         if counted:

@@ -78,7 +78,6 @@ def test_words_for_people_are_found_though_one_in_ten_is_wrong(female: list[str]
     assert set(found.revealing) <= {*female, *male}
     # A word in 5% of captions of each class tells little, of a wider lexicon it tells too.
     assert not survey(PEOPLE).revealing
-    assert not survey(PEOPLE).beside
 
 
 def test_glued_words_are_pooled_by_the_word_that_they_hold() -> None:
@@ -95,7 +94,7 @@ def test_a_stereotype_beside_a_word_for_anybody_is_told_apart() -> None:
     looks = [f" looks {adding[name]}" * (n % 10 < 4) for n, name in enumerate(CLASSES)]
     captions = [f"a person {DOING[n // 2 % 8]}{look}" for n, look in enumerate(looks)]
     found = survey(captions)
-    assert (found.affected, dict(found.beside)) == (0, {"elegant": 80, "strong": 80})
+    assert found.affected == 0
     bare = survey([text.replace("a person", "standing") for text in captions])
     assert (bare.affected, dict(bare.revealing)) == (160, {"elegant": 80, "strong": 80})
 

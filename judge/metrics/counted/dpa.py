@@ -2,8 +2,6 @@
 
 The Bayes-optimal guesser of a table answers, in each condition, with the most frequent answer. Each side has its own,
 like an attacker; :class:`FrozenGuesses` keeps both, as the best guesses of a resample would be right too often.
-
-Guessing from several labels of a sample together has no closed form: :func:`attack` trains a guesser.
 """
 
 from __future__ import annotations
@@ -16,20 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from judge.metrics.counted.contingency import ContingencyTable, contingency, divide, read_samples
-from judge.metrics.counted.spec import (
-    Amplification,
-    CaptionTable,
-    Compared,
-    CountedMetric,
-    Frozen,
-    Quotients,
-    Terms,
-    pieces_of,
-    single_names,
-)
-from judge.types import BoolArray, Direction, FloatArray, IntArray
-
-_FOLDS = 5
+from judge.metrics.counted.spec import Amplification, Compared, CountedMetric, pieces_of
+from judge.types import BoolArray, Direction, FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +26,13 @@ class Dpa(CountedMetric):
         unit: each pair of a class and a label of a sample is one guess among all labels (all classes), "mention"; or
             each label is a question by itself, present or absent in the sample, and the mean over labels is taken
             ("label": kerner-lab's elementwise accuracy). They differ even where each sample has one label. By "label",
-            one that all samples of both sides have, or none, is left out for "A->T": there is nothing to guess. Or
-            whole sets: a trained guesser sees all labels (all classes) of a sample at once, "attacker".
+            one that all samples of both sides have, or none, is left out for "A->T": there is nothing to guess.
         score: share of right guesses ("accuracy"), or its mean over the answers ("balanced"). Without association the
             first is the share of the most frequent answer, the second 1 / (number of answers that occur).
     """
 
     direction: Direction | None = "A->T"
-    unit: Literal["mention", "label", "attacker"] = "mention"
+    unit: Literal["mention", "label"] = "mention"
     score: Literal["accuracy", "balanced"] = "accuracy"
 
     amplification: ClassVar[str] = "normalised"
@@ -56,35 +41,10 @@ class Dpa(CountedMetric):
         "label": {"unit": "label"},
         "balanced": {"score": "balanced"},
         "label-balanced": {"unit": "label", "score": "balanced"},
-        "attacker": {"unit": "attacker"},
     }
 
-    def side_terms(self, side: CaptionTable) -> Terms:
-        """Classes and labels; for an attacker, its score on each row, and 1 (:meth:`attack_terms`)."""
-        if self.unit != "attacker":
-            return CountedMetric.side_terms(self, side)
-        return Quotients.terms(self.attack_terms(single_names(side.named), side.labels, side.image))
-
-    def attack_terms(self, attribute: BoolArray, tasks: BoolArray, images: IntArray | None = None) -> FloatArray:
-        """The attacker's score on each sample, and 1, [N, 2]: predictability is the ratio of their sums.
-
-        (0, 0) for samples that are left out: "T->A" guesses one class, "A->T" any number of labels.
-        """
-        conditions, answers = (attribute, tasks) if self.direction == "A->T" else (tasks, attribute)
-        asked = answers.sum(axis=1) == 1 if self.direction == "T->A" else np.ones(len(answers), dtype=np.bool_)
-        terms = np.zeros((len(answers), 2))
-        whose = np.arange(len(answers)) if images is None else images
-        if len(np.unique(whose[asked])) >= _FOLDS:
-            terms[asked, 0] = attack(conditions[asked], answers[asked], whose[asked])
-            terms[asked, 1] = 1
-        return terms
-
-    def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Frozen:
-        """The best guessers of two tables; attackers are already trained (ValueError for tables of other terms)."""
-        if self.unit == "attacker":
-            if truth.together.shape[-2:] != (1, 1):
-                raise ValueError("an attacker learns from samples, not from their counts")
-            return Quotients(self.amplification)
+    def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> FrozenGuesses:
+        """The best guessers of two tables."""
         before, after = self.cells(truth), self.cells(predicted)
         occur = [cells.sum(axis=-2) > 0 for cells in (before, after)]
         answers = (occur[0] | occur[1]).sum(axis=-1).astype(np.float64)
@@ -175,8 +135,7 @@ def dpa(
 
     Tokas, Nair and Kerner 2024, with the Bayes-optimal guesser of the counts for the attacker. "A->T" guesses labels
     from the class (T^ from A, against T from A), "T->A" the class from labels. Nothing is trained or held out: a side
-    with rare conditions is guessed too well. Each label (class) of a sample is one guess; ``Dpa(unit="attacker")``
-    trains a guesser of whole samples (:func:`attack`), for "T->A" of those with one class. The paper's quality
+    with rare conditions is guessed too well. Each label (class) of a sample is one guess. The paper's quality
     equalisation (noise put on the truth until it is as wrong as the model) is not applied.
 
     Table 3 of the DBAC paper has 0.5 for one side, where two genders and three tasks are balanced. ``truth`` is 1/2
@@ -195,42 +154,15 @@ def dpa(
         ``value`` in (-1, 1); NaN where there is nothing to guess: a side without any pair, or a single column of
         answers (``unit="label"`` is for a task that is there or not). ``truth`` and ``predicted`` are the sides'
         predictability, in [0, 1] (``truth``: DPA_H of the DBAC paper, Table 3). ``pairs`` are what each pair adds to
-        their difference; NaN of an attacker, who sees no pairs.
+        their difference.
 
     Raises:
         ValueError: arrays of other values or shapes, or another direction.
     """
     sides = read_samples(attribute, tasks, predicted_tasks, predicted_attribute, direction)
     metric = replace(variant or Dpa(), direction=direction)
-    if metric.unit == "attacker":
-        before, after = (divide(*metric.attack_terms(*side).sum(axis=0)) for side in (sides.truth, sides.predicted))
-        pairs = np.full((sides.truth[0].shape[1], sides.truth[1].shape[1]), np.nan)
-        return Amplification.of(Compared(divide(after - before, before + after), pairs, before, after))
     tables = contingency(*sides.truth), contingency(*sides.predicted)
     return Amplification.of(metric.freeze(*tables).compare(*tables))
-
-
-def attack(conditions: BoolArray, answers: BoolArray, images: IntArray | None = None) -> FloatArray:
-    """The score of a trained guesser of ``answers``, [N, Y], that sees all ``conditions``, [N, X], of a sample.
-
-    It is a logistic regression (scikit-learn, C = 1), trained on four fifths of the images (``images``, [N]; None: each
-    sample has its own) to guess the others: multinomial if each sample has one answer, else binary for each answer. The
-    only answer in training is always guessed. The score is the share of a sample's answers that are right, [N].
-    """
-    from sklearn.dummy import DummyClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import KFold
-
-    whose = np.arange(len(answers)) if images is None else images
-    single = bool((answers.sum(axis=1) == 1).all())
-    right = np.zeros((1 if single else answers.shape[1], len(answers)))
-    for _, part in KFold(_FOLDS, shuffle=True, random_state=0).split(np.unique(whose)):
-        held = np.isin(whose, np.unique(whose)[part])
-        for row, asked in zip(right, [answers.argmax(axis=1)] if single else answers.T, strict=True):
-            guesser = LogisticRegression(max_iter=1000) if len(np.unique(asked[~held])) > 1 else DummyClassifier()
-            guesser.fit(conditions[~held], asked[~held])
-            row[held] = guesser.predict(conditions[held]) == asked[held]
-    return np.asarray(right.mean(axis=0), dtype=np.float64)
 
 
 def _best(cells: FloatArray) -> FloatArray:

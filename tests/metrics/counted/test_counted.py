@@ -103,8 +103,6 @@ def test_variants_are_spelt_out_and_those_of_the_plain_functions(tmp_path: Path)
         "multi-ta:variance": multi(*named).variance,
         "multi-ta:pairs": multi(*named, variant=Multi(largest=2)).value,
         "dpa-ta:balanced": dpa(*named, variant=Dpa(score="balanced")).value,
-        "dpa-ta:attacker": dpa(*named, variant=Dpa(unit="attacker")).value,
-        "dpa-at:attacker:annotation": dpa(*shown, variant=Dpa(unit="attacker")).value,
         "ba-objects": ba_mals(*table(human, named=True), table(told)[1], table(told, named=True)[0]).value,
         "error:naming": err([*generated.values()]) - err(human),
     }

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from judge.metrics.counted.contingency import contingency
-from judge.metrics.counted.dpa import Dpa, attack, dpa
+from judge.metrics.counted.dpa import Dpa, dpa
 from judge.types import Direction
 
 DIRECTIONS: list[Direction] = ["A->T", "T->A"]
@@ -81,37 +80,3 @@ def test_labels_of_all_or_none_are_not_asked() -> None:
     # Nobody has a label.
     assert math.isnan(dpa([0, 1], np.zeros((2, 2))).value)
     assert math.isnan(dpa([0, 1], np.eye(2), np.zeros((2, 2))).value)
-
-
-def test_an_attacker_sees_what_labels_say_together() -> None:
-    """Women have both labels or none (0.9), men one of two: no label by itself tells anything, nor their sum, which is
-    all that a linear guesser sees. With a third label for "both or none" it guesses 0.9 right.
-    """
-    rng = np.random.default_rng(0)
-    classes = rng.integers(2, size=4000)
-    alike = np.where(rng.random(4000) < 0.9, classes == 0, classes == 1)
-    first = rng.random(4000) < 0.5
-    labels = np.stack([first, np.where(alike, first, ~first)], axis=1)
-    attacker = Dpa(unit="attacker")
-    assert dpa(classes, labels, direction="T->A").truth == pytest.approx(0.5, abs=0.03)
-    assert dpa(classes, labels, direction="T->A", variant=attacker).truth == pytest.approx(0.5, abs=0.05)
-    told = np.column_stack([labels, alike])
-    found = dpa(classes, told, predicted_attribute=1 - classes, direction="T->A", variant=attacker)
-    assert found.truth == pytest.approx(0.9, abs=0.02)
-    assert found.value == pytest.approx(0, abs=0.01)  # The predictions are as predictable as the truth.
-    # Every label by the class: those of chance 0.5, the third 0.9.
-    back = dpa(classes, told, variant=attacker)
-    assert back.truth == pytest.approx((0.5 + 0.5 + 0.9) / 3, abs=0.02)
-    assert np.isnan(back.pairs).all()
-
-
-def test_an_attacker_leaves_out_who_has_no_class() -> None:
-    rng = np.random.default_rng(2)
-    labels = rng.random((400, 3)) < 0.5
-    named = np.stack([labels[:, 0], ~labels[:, 0]], axis=1)
-    silent = named & (rng.random((400, 1)) < 0.5)
-    found = dpa(named, labels, predicted_attribute=silent, direction="T->A", variant=Dpa(unit="attacker"))
-    assert (found.truth, found.predicted) == (1, 1)
-    assert attack(labels, named, np.repeat(np.arange(200), 2)).tolist() == [1] * 400
-    with pytest.raises(ValueError, match="an attacker learns from samples"):
-        Dpa(unit="attacker", direction="T->A").freeze(contingency(named, labels), contingency(named, labels))
