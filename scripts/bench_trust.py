@@ -5,7 +5,7 @@
 
 Prints a table of bounds with what was measured. Each trial is a line of ROW.jsonl in --out; the same command continues
 from there. The seeds of a trial depend on its name alone, so trials may run in any order. Captioners are those of
-``trust_captioners.py``; each has the verdict that it would have alone. The rows:
+``trust_captioners.py``. The rows:
 
 - ``null-900``, ``null-3400``: one human caption of each image is the captioner, the others are the human side.
 - ``forms-900``, ``forms-3400``: captioners of all forms without bias.
@@ -101,9 +101,8 @@ def measure(corpus: Corpus, setting: Setting, *name: object, **settings: Any) ->
 
 
 def records(found: Result) -> Iterator[Record]:
-    """A row of each captioner, whose verdict is that of a run without the other captioners."""
-    for row in found.summaries:
-        (conclusion,) = replace(found, summaries=(row,)).conclusions()
+    """A row of each captioner."""
+    for row, conclusion in zip(found.summaries, found.conclusions(), strict=True):
         yield {
             "captioner": row.captioner, "value": row.amplification, "error": row.standard_error,
             "low": row.interval and row.interval.low, "high": row.interval and row.interval.high, "p": row.p_value,
@@ -290,7 +289,7 @@ def form_bound(what: str, rows: pd.DataFrame) -> Bound:
     shares = begins(rows, AMPLIFIES).groupby(rows["captioner"]).agg(["sum", "size"])
     often = shares[shares["sum"] > 0.05 * shares["size"]]
     named = [f"{name} {row['sum']} of {row['size']}" for name, row in often.iterrows()]
-    verdicts = rows["verdict"].fillna(NONE).str.partition(":")[0].value_counts()
+    verdicts = rows["verdict"].fillna(NONE).value_counts()
     counted = ", ".join(f"{count} {verdict!r}" for verdict, count in verdicts.items())
     measured = f"{len(often)} of {len(shares)} ({'; '.join(named) or 'none'}); {values(rows)}; verdicts: {counted}"
     return Bound(what, int(shares["size"].max()), "none", measured, often.empty)

@@ -20,7 +20,7 @@ _OF_ALL = {"judge", "protocol", *_PROTOCOL, "seeds", "seed", "folds", "workers"}
 _OF_JUDGES = {**JudgeSettings.__annotations__, **SightSettings.__annotations__, **TrainingSettings.__annotations__}
 OF_SOME = tuple(name for name in _OF_JUDGES if name not in _OF_ALL)
 """Settings that some judges read, and others do not."""
-_READ_TASKS = "u, dbac, dpac, ba-objects, dba, multi and dpa"
+_READ_TASKS = "u, dbac, dpac, ba-objects, dba, multi, dpa and --given objects"
 _HIDING = tuple(name for name in ShownSettings.model_fields if name not in {"images", *LabelSettings.model_fields})
 
 
@@ -29,7 +29,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     fields = type(config).model_fields
     given = [name for name in fields if getattr(config, name) != fields[name].default]
     rows = [find_metric(name) for name in spell_out(config.metrics)]
-    judged = [row for row in rows if not row.counted]
+    judged = [row for row in rows if not (row.counted or row.given)]
     judges = dict.fromkeys(name for row in judged for name in choose_judges(row, config.judge))
     # Those of "self", which is some checkpoint, are those of all checkpoints.
     known = (f"{HUGGING_FACE}{name}" if name.startswith(SELF) else name for name in judges)
@@ -45,7 +45,9 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     labelled = [labels.get(name) if isinstance(labels, dict) else labels for name in config.attributes]
     # (settings, what reads them, whether it is a part of this run)
     parts: list[tuple[tuple[str, ...], str, bool]] = [
-        (("judge", "seeds", "checkpoints", *_PROTOCOL), "metrics that ask a judge", bool(judged)),
+        (("judge",), "metrics that ask a judge", not all(row.counted for row in rows)),
+        (("seeds", "checkpoints", *_PROTOCOL), "metrics whose judges are trained", bool(judged)),
+        (("given",), "conditional", any(row.given for row in rows)),
         (("folds",), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
         (("features",), "judges of images", any(row.uses_images for row in rows)),
         (("vectors", "delta"), "contextual alignment", "contextual" in aligned),

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from judge.config import OutputSettings, Settings, values
 from judge.config.inputs import BatchSettings, DetectionSettings, HumanSettings, MaskSettings, ObjectSettings
 from judge.judges import DEFAULT_JUDGE, with_embedding
-from judge.metrics import with_protocol
+from judge.metrics import with_given, with_protocol
 from judge.metrics.options import MetricOptions
 from judge.utils.options import MOST, option
 
@@ -141,9 +141,14 @@ class JudgedSettings(TrainingSettings, JudgeSettings, MetricOptions, HumanSettin
 
     panel = "Metrics"
 
+    given: values.Names = option(
+        ("people",), "conditional: what is known of an image: people (its other human captions), objects (annotated)",
+        essential=True, min_length=1,
+    )  # fmt: skip
     metrics: values.Names = option(
-        ("lic", "leakage"),
-        "comma-separated: lic, leakage, sc, u, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
+        ("conditional", "lic"),
+        "comma-separated: conditional, lic, leakage, sc, u, dbac, dpac; "
+        "of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
         "counted: ba, ba-objects, dba, multi, dpa, ratio, error; paper: lic, u, dbac, ba, dba, ratio, error. "
         "Variants, e.g. dbac-ta, are in the documentation",
         essential=True, min_length=1, validate_default=True,
@@ -160,8 +165,9 @@ class JudgedSettings(TrainingSettings, JudgeSettings, MetricOptions, HumanSettin
     @field_validator("metrics")
     @classmethod
     def _name_protocol(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """The names of metrics hold a balance or hold-out that is not their own, so that tables and files show it."""
+        """The names of metrics hold what is not their own, so that tables and files show it."""
         balance, holdout = info.data.get("balance"), info.data.get("holdout")
+        value = with_given(value, info.data.get("given", ()))
         return with_protocol(value, balance=balance, holdout=holdout) if balance or holdout else value
 
     @field_validator("refits")

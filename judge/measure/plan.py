@@ -59,7 +59,7 @@ class Plan:
         examples: whether to choose examples of captions.
     """
 
-    metrics: tuple[str, ...] = ("lic", "leakage")
+    metrics: tuple[str, ...] = ("conditional", "lic")
     judges: tuple[str, ...] = (DEFAULT_JUDGE,)
     protocol: Protocol = "crossfit"
     seeds: int | None = None

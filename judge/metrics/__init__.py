@@ -4,6 +4,6 @@
 """
 
 from judge.metrics.row import Metric
-from judge.metrics.rows import ALIASES, FAMILIES, METRICS, find_metric, spell_out, with_protocol
+from judge.metrics.rows import ALIASES, FAMILIES, METRICS, find_metric, spell_out, with_given, with_protocol
 
-__all__ = ["ALIASES", "FAMILIES", "METRICS", "Metric", "find_metric", "spell_out", "with_protocol"]
+__all__ = ["ALIASES", "FAMILIES", "METRICS", "Metric", "find_metric", "spell_out", "with_given", "with_protocol"]

@@ -144,4 +144,5 @@ class Metric:
     def reads_tasks(self) -> bool:
         """Whether a lexicon of tasks is needed."""
         of_counted = self.counted is not None and self.counted.labels == "objects"
-        return self.target == "tasks" or self.prior is not None or self.from_annotation or of_counted
+        of_images = of_counted or "objects" in self.given
+        return self.target == "tasks" or self.prior is not None or self.from_annotation or of_images

@@ -307,6 +307,13 @@ def find_metric(name: str) -> Metric:
     return row if row.counted else _renamed(row, own)
 
 
+def with_given(names: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+    """``names``, where metrics that are given what is known, and do not name it themselves, are ``given`` that."""
+    own = METRICS["conditional"].given
+    known = "+".join(of for of in KNOWN if of in given) if {*given} <= {*KNOWN} else "+".join(given)
+    return tuple(f"{name}:{known}" if name.lower() == "conditional" and (*given,) != own else name for name in names)
+
+
 def with_protocol(
     names: Iterable[str], *, balance: Literal["none", "classes"] | None, holdout: Sequence[float] | None
 ) -> tuple[str, ...]:

@@ -128,7 +128,7 @@ def _renamed(result: Result, names: Mapping[str, str]) -> Result:
 
     facts = dict(result.run)
     for part in {"captioners", "human_scores"} & facts.keys():
-        facts[part] = {names[name]: of for name, of in facts[part].items()}
+        facts[part] = {names[name]: of for name, of in facts[part].items() if name in names}
     breakdown = result.breakdown
     return replace(
         result,

@@ -141,8 +141,11 @@ def _at_chance(row: Summary, facts: Facts) -> Iterator[Finding]:
 
 
 def _names_nothing(row: Summary, facts: Facts) -> Iterator[Finding]:
-    """A captioner that hardly ever names the attribute says nothing of it that could be compared."""
-    if facts.naming is None:
+    """A captioner that hardly ever names the attribute says nothing of it that could be compared.
+
+    Judges that are given what is known do not read where captions name it.
+    """
+    if facts.naming is None or row.metric.given:
         return
     human, generated = facts.naming
     if generated < _SILENT and human >= _RATIO * generated:

@@ -6,6 +6,7 @@ rotation then keeps the directions in which captions vary most.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,13 +34,16 @@ class VectorSpace:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         kind, _, reference = judge.partition(":")
-        self._words = kind != "embedding"
         self._embedding = None if kind == "linear" else load_embedding(reference or WORDLLAMA)
         self._mean = np.zeros(1, dtype=np.float32)
-        if self._words:
-            self._counter = TfidfVectorizer(analyzer=_same, min_df=_LEAST, sublinear_tf=True)
+        found = Counter(word for words in captions for word in {*words})
+        known = [word for word, count in found.items() if count >= _LEAST and kind != "embedding"]
+        self._counter = (
+            TfidfVectorizer(analyzer=_same, vocabulary=sorted(known), sublinear_tf=True) if len(known) > 1 else None
+        )
+        if self._counter:
             counts = self._counter.fit_transform(captions)
-            topics = min(TOPICS, counts.shape[1] - 1)
+            topics = min(TOPICS, len(known))
             self._topics = TruncatedSVD(topics, algorithm="randomized", n_iter=2, random_state=0).fit(counts)
         words, rows = self.parts(captions)
         self._mean = rows.mean(axis=0)
@@ -50,7 +54,7 @@ class VectorSpace:
     def parts(self, captions: Sequence[Words]) -> tuple[Reals, Reals]:
         """Words and embedding of captions, [N, W] and [N, E]; those of several captions may be added up."""
         nothing = np.zeros((len(captions), 0), dtype=np.float32)
-        words = self._topics.transform(self._counter.transform(captions)) if self._words else nothing
+        words = self._topics.transform(self._counter.transform(captions)) if self._counter else nothing
         rows = self._embedding.captions(captions)[0] if self._embedding else nothing
         return words.astype(np.float32), rows.astype(np.float32) - self._mean
 

@@ -64,7 +64,7 @@ def test_markdown_has_every_number(finished_run: Path) -> None:
         assert mine[0] == captioner
         assert mine[3] == ("-" if row["generated"] is None else f"{row['generated']:.3f}")
         assert mine[5] == f"{row['amplification']:+.3f}"
-        assert mine[7] == "[{:+.3f}, {:+.3f}]".format(*row["ci"])
+        assert mine[6] == "[{:+.3f}, {:+.3f}]".format(*row["ci"])
     assert "- Protocol crossfit: 3 folds" in text
 
 

@@ -16,7 +16,7 @@ from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.evidence import Evidence, EvidenceBuilder
 from judge.measure import Result
-from judge.metrics import METRICS, find_metric, spell_out, with_protocol
+from judge.metrics import METRICS, find_metric, spell_out, with_given, with_protocol
 from judge.metrics.scores import SCORES
 from judge.statistics.judged import Statistic
 from judge.statistics.summary import Settings, summarise
@@ -259,3 +259,14 @@ def test_the_mean_of_one_over_the_frequency_of_sets_is_the_number_of_sets() -> N
     rows = rows.assign(image_id=[*"12345678"], side="human", n=1.0, q=0.5)
     statistic = Statistic(metric, rows)
     assert statistic.side(np.asarray(statistic.rows(rows).table.sum(axis=0))).prior == pytest.approx(3)
+
+
+def test_what_is_known_is_a_part_of_the_name() -> None:
+    assert with_given(["conditional", "lic"], ["people"]) == ("conditional", "lic")
+    assert with_given(["conditional", "lic"], ["objects", "people"]) == ("conditional:people+objects", "lic")
+    assert with_given(["conditional:objects"], ["people", "objects"]) == ("conditional:objects",)
+    row = find_metric("conditional:objects")
+    assert (row.given, row.title) == (("objects",), "Conditional leakage (objects)")
+    for name in ("conditional:objects+people", "conditional:image", "conditional:accuracy"):
+        with pytest.raises(JudgeError, match="is not known of an image"):
+            find_metric(name)
