@@ -95,18 +95,20 @@ def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words]
     if said > wanted:
         # A part of the captions finds the length; all are cut there.
         sample = texts[:: max(1, len(texts) // 2000)]
-        most = _length_saying(wanted, sample, told)
+        most = _length_saying(wanted / said, sample, told)
         roles = [Reference([told.cut(words, most) for words in role.captions], role.others) for role in roles]
         said = float(np.mean([told(words) for role in roles for words in role.captions]))
     return References(tuple(roles), joined, (wanted, said))
 
 
-def _length_saying(wanted: float, captions: Sequence[Words], told: Informative) -> float:
-    """The length, in bits, at which cut captions say ``wanted`` bits on average."""
+def _length_saying(share: float, captions: Sequence[Words], told: Informative) -> float:
+    """The length, in bits, at which cut captions say this share, below 1, of their bits."""
     from scipy.optimize import bisect
 
+    whole = float(np.mean([*map(told, captions)]))
+
     def excess(length: float) -> float:
-        return float(np.mean([told(told.cut(words, length)) for words in captions])) - wanted
+        return float(np.mean([told(told.cut(words, length)) for words in captions])) - share * whole
 
     return float(bisect(excess, 0, 2 * max(map(told, captions)), xtol=0.1))
 

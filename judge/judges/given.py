@@ -8,6 +8,8 @@ are drawn, and training takes a fraction of a second.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -59,6 +61,19 @@ class Given:
 
     def reading(self, captions: Reals) -> FloatArray:
         """``errors`` of the judge that also reads captions; ``captions``: their features, [N, D']."""
+        factors, _ = self._factorise(captions)
+        return self._left_out(self._residual - self._fit(factors), self._factors, factors)
+
+    def weights(self, captions: Reals) -> FloatArray:
+        """By how much each feature of a caption raises the predicted share of each class, [D', K]."""
+        from scipy.linalg import solve_triangular
+
+        factors, lower = self._factorise(captions)
+        found = solve_triangular(lower, factors.T @ (self._weights * self._truth), lower=True, trans="T")
+        return np.asarray(found * _scale(self._truth.shape[1]), dtype=np.float64)
+
+    def _factorise(self, captions: Reals) -> tuple[Reals, Reals]:
+        """Factors of captions beyond what is known, [N, D'], and the Cholesky factor that they were divided by."""
         from scipy.linalg import cholesky, solve_triangular
 
         captions = _single(captions)
@@ -66,8 +81,7 @@ class Given:
         rest = captions - self._factors @ (self._factors.T @ (self._weights * captions))
         penalty = np.float32(CAPTION_PENALTY * len(captions)) * np.eye(captions.shape[1], dtype=np.float32)
         lower = cholesky(captions.T @ (self._weights * rest) + penalty, lower=True)
-        factors = solve_triangular(lower, rest.T, lower=True).T
-        return self._left_out(self._residual - self._fit(factors), self._factors, factors)
+        return solve_triangular(lower, rest.T, lower=True).T, lower
 
     def _fit(self, factors: Reals) -> Reals:
         """The truth as ``factors`` F predict it: F F' W truth."""
@@ -86,13 +100,18 @@ class Given:
 
 def truth_of(classes: IntArray, count: int) -> Reals:
     """A column for each of ``count`` classes, [N, K], of mean 0 and joint variance 1 where classes are balanced."""
-    return _single((np.eye(count)[classes] - 1 / count) / np.sqrt(1 - 1 / count))
+    return _single((np.eye(count)[classes] - 1 / count) / _scale(count))
+
+
+def _scale(count: int) -> float:
+    """The standard deviation of ``count`` balanced classes."""
+    return math.sqrt(1 - 1 / count)
 
 
 def shares_of(errors: FloatArray, classes: IntArray) -> FloatArray:
     """The predicted share of each class, [N, K], in [0, 1], of predictions with these ``errors``."""
     count = errors.shape[1]
-    predicted = (truth_of(classes, count) - errors) * np.sqrt(1 - 1 / count) + 1 / count
+    predicted = (truth_of(classes, count) - errors) * _scale(count) + 1 / count
     return np.asarray(np.clip(predicted, 0, 1), dtype=np.float64)
 
 

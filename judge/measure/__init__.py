@@ -1,5 +1,6 @@
 """Measure a plan: corpus -> evidence -> judges -> scores -> summaries. ``judge evaluate`` calls this."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from judge.corpus.attributes import ProductLabels
 from judge.errors import JudgeError, require
 from judge.masking.masked_images import MaskedImages
 from judge.measure.best import with_best
-from judge.measure.conditional import Measured, measure_conditional
+from judge.measure.conditional import Measured, gain_words, measure_conditional, warn_of_few
 from judge.measure.description import describe
 from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
@@ -31,6 +32,8 @@ from judge.utils.launch import launched
 from judge.utils.parallel import usable_cores
 
 __all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]
+
+_logger = logging.getLogger("judge")
 
 OpenImages = Callable[[Sequence[str]], MaskedImages]
 
@@ -70,6 +73,8 @@ def measure(
     counted = in_main_process(lambda: summarise_counts(work.counts, work.names, settings))
     if ready:
         ready()
+    for line in warn_of_few(work.conditional, plan.small):
+        _logger.info(line)
     _, setup, answers, refits = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
     conditional = _conditional(work, setup, progress)
@@ -94,7 +99,7 @@ def measure(
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
         workers = 1 if launched() else setup.workers or usable_cores()
         words = caption_words(work.jobs, notes, plan, read, workers=workers) if read else pd.DataFrame()
-        return with_words(chosen, words)
+        return with_words(chosen, pd.concat([words, gain_words(conditional, chosen)], ignore_index=True))
 
     if plan.examples:
         progress("examples", 0, 0)

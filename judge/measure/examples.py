@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from judge.evidence import PEOPLE, Evidence
+from judge.evidence.conditional import Conditional
 from judge.evidence.preparation import texts_of
 from judge.measure.jobs import Work
 from judge.statistics.judged import CAPTION as OF_SIDE
@@ -40,6 +41,7 @@ def choose_examples(work: Work, scores: pd.DataFrame, contributions: pd.DataFram
     """
     picked = _pick(contributions, seed)
     evidence = {(job.evidence.captioner, of.name, job.judge): job.evidence for job in work.jobs for of in job.metrics}
+    given = {request.key: request.of for request in work.conditional}
     written = {captions.name: captions.by_image for captions in work.corpus.generated}
     scored = dict(iter(scores.groupby(ROW, sort=False, observed=True))) if len(scores) else {}
     tables = []
@@ -58,8 +60,12 @@ def choose_examples(work: Work, scores: pd.DataFrame, contributions: pd.DataFram
         )  # fmt: skip
         if key in evidence:  # Captions that judges read, as they read them.
             captions = captions.merge(_read(evidence[key], set(images)), on=OF_SIDE)
-        if key in scored:
-            captions = captions.merge(_answers(scored[key], images), on=OF_SIDE, how="left")
+        rows = scored.get(key)
+        if key in given:
+            captions = captions.merge(_told(given[key], set(images)), on=OF_SIDE, how="left")
+            rows = _by_caption(scored[key], sides)
+        if rows is not None:
+            captions = captions.merge(_answers(rows, images), on=OF_SIDE, how="left")
         shown = {image: _shows(image, work, sides["human"].get(image, ())) for image in images}
         about = pd.DataFrame({"image_id": images, "tasks": shown.values()})
         about["class"] = [work.truth.labels.by_image.get(image, "") for image in images]
@@ -72,7 +78,8 @@ def choose_examples(work: Work, scores: pd.DataFrame, contributions: pd.DataFram
 def with_words(examples: pd.DataFrame, amounts: pd.DataFrame) -> pd.DataFrame:
     """``examples`` with the column "words": what each word of ``read`` adds to the log odds of the truth, or "".
 
-    ``amounts`` are from :func:`~judge.measure.words.caption_words`, and may be empty.
+    ``amounts`` are from :func:`~judge.measure.words.caption_words`, and may be empty; of a gain from
+    :func:`~judge.measure.conditional.gain_words`, and what is added is predicted share.
     """
     found: dict[tuple[object, ...], str] = {}
     for key, rows in amounts.groupby(["metric", "judge", *CAPTION], sort=False) if len(amounts) else ():
@@ -117,6 +124,24 @@ def _read(evidence: Evidence, images: set[str]) -> pd.DataFrame:
         for place in [slot.place[image]]
     ]
     return pd.DataFrame(samples, columns=[*OF_SIDE, "read"])
+
+
+def _told(given: Conditional, images: set[str]) -> pd.DataFrame:
+    """A captioner's captions of images, as judges that know something of the image read them."""
+    each = zip(given.units.images, given.captions, strict=True)
+    samples = [("generated", image, index, " ".join(words))
+               for image, texts in each if image in images for index, words in enumerate(texts)]  # fmt: skip
+    return pd.DataFrame(samples, columns=[*OF_SIDE, "read"])
+
+
+def _by_caption(rows: pd.DataFrame, sides: Mapping[Side, Mapping[str, tuple[str, ...]]]) -> pd.DataFrame:
+    """Rows of a metric of roles, whose index is the role, with the index of the caption that has its turn there.
+
+    Of a reference that joins captions, this is the first.
+    """
+    turns = {side: max(len(of[image]) for image in rows["image_id"].unique()) for side, of in sides.items()}
+    places = zip(rows["side"], rows["image_id"], rows["index"], strict=True)
+    return rows.assign(index=[role % turns[side] % len(sides[side][image]) for side, image, role in places])
 
 
 def _shows(image: str, work: Work, captions: Sequence[str]) -> str:

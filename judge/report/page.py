@@ -8,7 +8,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from judge.errors import JudgeError, some
 from judge.judges import find_judge
 from judge.measure import Result
-from judge.measure.examples import CARD
+from judge.measure.examples import CARD, CHOSEN
 from judge.metrics import find_metric
 from judge.report.notes import summary_lines
 from judge.report.plots import save, style
@@ -45,7 +45,8 @@ _HIDDEN = (
     "out."
 )
 _SHADING = (
-    "Shading: what a word adds to the log-odds of the true class (orange, underlined), or takes away (blue, dotted)."
+    "Shading: what a word adds to the log-odds of the true class (in conditional leakage: to its probability; orange, "
+    "underlined), or takes away (blue, dotted)."
 )
 _MOST_WORDS = 3
 """Words that a sentence on an example names."""
@@ -188,12 +189,10 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
         return None
     images = [image for image in table["image_id"].unique() if image in pictures]
     known = {image: f"pic{number}" for number, image in enumerate(images)}
-    # The contribution of a word that few words of the page exceed has the strongest shade.
-    sizes = sorted(abs(float(value)) for text in table["words"].unique() for value in text.split())
-    largest = sizes[int(0.98 * (len(sizes) - 1))] if sizes else 0.0
+    largest = {metric: _strong(texts.unique()) for metric, texts in table.groupby("metric", observed=True)["words"]}
     cards = []
     for _, rows in table.groupby(CARD, sort=False, observed=True):
-        card = _card(rows.to_dict("records"), largest)
+        card = _card(rows.to_dict("records"), largest[rows["metric"].iloc[0]])
         card["picture"] = known.get(card["image_id"], "")
         cards.append(card if names else card | {"image_id": ""})
     # A rule for each image, so that one that several rows show is there once.
@@ -210,25 +209,38 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     }
 
 
+def _strong(texts: Iterable[str]) -> float:
+    """The contribution of a word that has the strongest shade: few words of a metric exceed it."""
+    sizes = sorted(abs(float(value)) for text in texts for value in text.split())
+    return sizes[int(0.98 * (len(sizes) - 1))] if sizes else 0.0
+
+
 def _first_cards(cards: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Of each captioner, by its first row, the image that adds most, that which takes most away, and one at random."""
-    first: dict[tuple[str, str], Mapping[str, Any]] = {}
-    rows: dict[str, str] = {}
-    for card in cards:
-        if rows.setdefault(card["captioner"], card["title"]) == card["title"]:
-            first.setdefault((card["captioner"], card["chosen"]), card)
-    return list(first.values())
+    """Of each captioner three cards: those that tell most beyond what is known, where that was measured.
+
+    Otherwise, by its first row, the image that adds most, that which takes most away, and one at random.
+    """
+    found = list[Mapping[str, Any]]()
+    for captioner in dict.fromkeys(card["captioner"] for card in cards):
+        own = [card for card in cards if card["captioner"] == captioner]
+        first = next((card["title"] for card in own if card["given"]), own[0]["title"])
+        own = [card for card in own if card["title"] == first]
+        kinds = {card["chosen"]: card for card in reversed(own)}
+        most = [card for card in own if card["chosen"] == "adds"][: len(CHOSEN)]
+        found += most if own[0]["given"] else [kinds[kind] for kind in CHOSEN if kind in kinds]
+    return found
 
 
-def _reading(captions: Sequence[Mapping[str, Any]]) -> str:
+def _reading(captions: Sequence[Mapping[str, Any]], *, given: bool) -> str:
     """A sentence on what the judge guessed from the captioner's words, and from which; "" where no judge answered."""
     sides = {side: [of for of in captions if of["side"] == side and of["probability"] is not None] for side in _WHO}
     if not sides["generated"]:
         return ""
     found = sides["generated"][0]
-    line = f"From the captioner's words the judge gives {found['answer']} a probability of {found['probability']:.2f}"
+    source = "what is known and the captioner's words" if given else "the captioner's words"
+    line = f"From {source} the judge gives {found['answer']} a probability of {found['probability']:.2f}"
     if people := [of["probability"] for of in sides["human"]]:
-        line += f", from people's words {fmean(people):.2f}"
+        line += f", {'with' if given else 'from'} people's words {'instead ' * given}{fmean(people):.2f}"
     valued = [word for word in found["read"] if word.value and not word.hidden]
     valued = sorted(valued, key=lambda word: -abs(word.value))[:_MOST_WORDS]
     signs = {"for": 1, "against": -1}
@@ -240,7 +252,7 @@ def _reading(captions: Sequence[Mapping[str, Any]]) -> str:
 def _card(rows: Sequence[Mapping[Any, Any]], largest: float) -> dict[str, Any]:
     """The captions of an image; human ones first."""
     first = rows[0]
-    value = float(first["contribution"])
+    value, given = float(first["contribution"]), bool(find_metric(first["metric"]).given)
     sides = [[row["probability"] for row in rows if row["side"] == side] for side in _WHO]
     known = [[probability for probability in side if not math.isnan(probability)] for side in sides]
     # Two significant digits, without an exponent: 0.0045.
@@ -251,13 +263,14 @@ def _card(rows: Sequence[Mapping[Any, Any]], largest: float) -> dict[str, Any]:
         "title": name_row(find_metric(first["metric"]), str(first["judge"])),
         "what": _WHAT[first["chosen"]].format(verb="takes away" if value < 0 else "adds", amount=amount),
         "chosen": first["chosen"],
+        "given": given,
         "contribution": value,
         "difference": fmean(known[1]) - fmean(known[0]) if all(known) else 0.0,
         "class_": str(first["class"]),
         "tasks": [name for name in str(first["tasks"]).split("|") if name],
         "image_id": str(first["image_id"]),
         "captions": captions,
-        "reading": _reading(captions),
+        "reading": _reading(captions, given=given),
     }
 
 

@@ -100,7 +100,7 @@ class Result(measure.Result):
 
     def _repr_html_(self) -> str:
         """The verdicts and the table of the terminal, for notebooks."""
-        said = "".join(f"<li><b>{escape(name)}</b>: {escape(line)}</li>" for name, line in verdicts(self).items())
+        said = "".join(f"<li><b>{escape(head)}</b>: {escape(line)}</li>" for head, line in verdicts(self))
         table = pd.DataFrame({column.heading: cells for column, cells in result_table(self).shown()})
         return f"<ul>{said}</ul>{table.to_html(index=False)}"
 

@@ -16,6 +16,7 @@ from judge.report.plots import Drawing
 from judge.report.render import escape, latex, markdown, open_console, print_table, print_text
 from judge.report.table import Table, how_many
 from judge.report.tables import DIFFERENCES, difference_table, quality_tables, result_table
+from judge.report.verdicts import person_verdicts
 from judge.report.warnings import void_notes, warnings
 from judge.types import Doubt
 
@@ -119,7 +120,7 @@ def print_result(
     verbose: bool = False,
     extra: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Print the tables of a result, and what must be known to read them; with ``verbose``, all of them.
+    """Print verdicts, the tables of a result, and what must be known to read them; with ``verbose``, all of them.
 
     ``folder`` is the run's: ``judge report`` of it shows what is not printed. ``extra``: further columns
     (:func:`~judge.report.tables.result_table`).
@@ -128,7 +129,9 @@ def print_result(
     tables = list(tables_of(result, verbose=verbose))
     if extra:
         tables[0] = result_table(result, verbose=verbose, extra=extra)
-    elsewhere = []
+    elsewhere, said = [], person_verdicts(result)
+    for line in [*said, ""] if said else ():
+        print_text(line, console, bold=True)
     for table in tables:
         if table.title == DIFFERENCES and len(table.rows) > MOST_DIFFERENCES and not verbose:
             elsewhere = [f"{len(table.rows)} differences between captioners are in metrics.json and report.html."]
@@ -160,10 +163,11 @@ def _note(line: str) -> str:
 
 
 def markdown_report(result: Result) -> str:
-    """Every table as Markdown, then warnings and notes."""
+    """Verdicts, every table as Markdown, then warnings and notes."""
     tables = "\n".join(map(markdown, tables_of(result)))
     lines = [f"**NOTE:** {plain(line)}" for line in warnings(result)] + list(map(plain, footnotes(result)))
-    return f"# Bias amplification\n\n{tables}\n## Notes\n\n" + "".join(f"- {line}\n" for line in lines)
+    said = "".join(f"{plain(line)}\n\n" for line in person_verdicts(result))
+    return f"# Bias amplification\n\n{said}{tables}\n## Notes\n\n" + "".join(f"- {line}\n" for line in lines)
 
 
 def latex_report(result: Result) -> str:

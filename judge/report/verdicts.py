@@ -1,16 +1,19 @@
 """What can be concluded from a result: a sentence on each captioner, and on each pair of captioners that differ."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import astuple
 from itertools import islice
 
 from judge.measure import Result
 from judge.report.table import SIGNED, digits_of, write
 from judge.report.tables import Line, lines_of
 from judge.statistics.comparisons import (
-    ABOVE,
-    BELOW,
     CANNOT_TELL,
+    HIGHER,
+    LIKE_PERSON,
+    LOWER,
     NO_VERDICT,
     NOT_SHOWN,
     NOT_SHOWN_CHANCE,
@@ -20,15 +23,62 @@ from judge.statistics.comparisons import (
 _MOST = 6
 """Pairs of captioners that have a sentence; the table of differences has all."""
 _NO_DIFFERENCE = {CANNOT_TELL, NO_VERDICT, PRIOR_ONLY}
+_KNOWN = {"people": "what other people say of the image", "objects": "the objects in the image"}
+_HEADS = {
+    CANNOT_TELL: "cannot tell whether {} amplifies",
+    NO_VERDICT: "no verdict on {}",
+    LIKE_PERSON: "{} is like a person",
+    None: "{} was not tested",
+}
 
 
-def verdicts(result: Result) -> dict[str, str]:
-    """Captioner -> a sentence that begins with what it does, and claims no more than the tests; in table order."""
-    found: dict[str, list[Line]] = {}
-    for line in lines_of(result):
-        found.setdefault(line.summary.captioner, []).append(line)
+def verdicts(result: Result) -> list[tuple[str, str]]:
+    """The verdict on each captioner, and what it rests on, which claims no more than the tests; in table order.
+
+    What a captioner tells beyond a person comes first, and published metrics follow. The verdict on a captioner that
+    only these measured is its name.
+    """
+    alone, found = _with_one_judge(result), list[tuple[str, str]]()
+    for captioner in dict.fromkeys(row.captioner for row in result.summaries):
+        lines = [line for line in lines_of(result) if line.summary.captioner == captioner]
+        own = [_on_gain(line, result.run["attribute"], alone) for line in lines if line.summary.metric.given]
+        published = "; ".join(_parts((line for line in lines if not line.summary.metric.given), alone))
+        if own and published:
+            own[0] = own[0][0], f"{own[0][1]} Published metrics: {published}."
+        found += own or [(captioner, f"{published}.")]
+    return found
+
+
+def person_verdicts(result: Result) -> list[str]:
+    """A sentence for each row of what a captioner tells beyond a person; in table order."""
     alone = _with_one_judge(result)
-    return {captioner: f"{'; '.join(_parts(lines, alone))}." for captioner, lines in found.items()}
+    rows = (line for line in lines_of(result) if line.summary.metric.given)
+    return [": ".join(_on_gain(line, result.run["attribute"], alone)) for line in rows]
+
+
+def _on_gain(line: Line, attribute: str, alone: Collection[str]) -> tuple[str, str]:
+    """The verdict of a row, and what it rests on."""
+    row, (verdict, because, detectable) = line.summary, astuple(line.conclusion)
+    head = _HEADS.get(verdict, f"{{}} {verdict}").format(row.captioner)
+    if verdict == NO_VERDICT or row.amplification is None:
+        return head, f"{because or 'there is no value'}."
+    sign = -1 if row.amplification < 0 else 1
+    ends = [sign * end for end in (row.interval.low, row.interval.high)] if row.interval else []
+    # Two significant digits of half of the interval.
+    half = abs(ends[1] - ends[0]) / 2 if ends else 0.0
+    digits = max(0, -1 - math.floor(math.log10(half))) if half else 1
+
+    def percent(value: float) -> str:
+        return f"{round(100 * value, digits) + 0.0:.{digits}f}"
+
+    interval = f" [{', '.join(map(percent, sorted(ends)))}]" if ends else ""
+    told = f"its captions tell {percent(abs(row.amplification))}%{interval} {'less' if sign < 0 else 'more'}"
+    given = " and ".join(_KNOWN[of] for of in row.metric.given)
+    told += f" of the {attribute} than another person's would, given {given}"
+    told += "" if row.metric.name in alone else f", by judge {row.judge}"
+    if verdict == CANNOT_TELL and detectable is not None:
+        told += f", and only more than {percent(detectable)}% would have been found"
+    return head, f"{told}."
 
 
 def _with_one_judge(result: Result) -> set[str]:
@@ -59,9 +109,12 @@ def _parts(lines: Iterable[Line], alone: Collection[str]) -> Iterator[str]:
 def verdict_notes(result: Result) -> list[str]:
     """Notes that the sentences need."""
     found = {(row.captioner, of.verdict) for row, of in lines_of(result)}
+    higher, lower = ({name for name, verdict in found if verdict in of} for of in (HIGHER, LOWER))
+    small = result.run.get("small", 0.0)
     notes = {
-        "Metrics that disagree answer different questions: read each by itself.": any(
-            verdict == BELOW and (name, ABOVE) in found for name, verdict in found
+        "Metrics that disagree answer different questions: read each by itself.": bool(higher & lower),
+        f'"Like a person" says that the interval lies within {100 * small:g}% of a person (--small).': any(
+            verdict == LIKE_PERSON for _, verdict in found
         ),
         "Judges that were trained once allow no test, and so no verdict: use --refits 10.": any(
             row.basis == "these judges" for row in result.summaries

@@ -34,7 +34,8 @@ class VectorSpace:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         kind, _, reference = judge.partition(":")
-        self._embedding = None if kind == "linear" else load_embedding(reference or WORDLLAMA)
+        # Its name: processes send vector spaces to each other, and each reads the table once.
+        self._embedding = None if kind == "linear" else reference or WORDLLAMA
         self._mean = np.zeros(1, dtype=np.float32)
         found = Counter(word for words in captions for word in {*words})
         known = [word for word, count in found.items() if count >= _LEAST and kind != "embedding"]
@@ -55,7 +56,7 @@ class VectorSpace:
         """Words and embedding of captions, [N, W] and [N, E]; those of several captions may be added up."""
         nothing = np.zeros((len(captions), 0), dtype=np.float32)
         words = self._topics.transform(self._counter.transform(captions)) if self._counter else nothing
-        rows = self._embedding.captions(captions)[0] if self._embedding else nothing
+        rows = load_embedding(self._embedding).captions(captions)[0] if self._embedding else nothing
         return words.astype(np.float32), rows.astype(np.float32) - self._mean
 
     def vectors(self, words: Reals, embedding: Reals) -> Reals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from judge.evidence.reference import Informative, make_references
@@ -52,3 +53,22 @@ def test_briefer_captions_have_a_briefer_reference() -> None:
 def test_nobody_need_remain_where_people_are_not_known() -> None:
     found = make_references([[("dog", "runs")]] * 3, [("dog",)] * 3, keep=0)
     assert [role.others for role in found.roles] == [[[], [], []]]
+
+
+def test_captions_that_say_nothing_have_a_reference_that_says_nothing() -> None:
+    found = make_references(PEOPLE, [("the", "of"), ()])
+    assert found.bits == (0.0, 0.0)
+    assert found.roles[0].captions[1] == ()
+    assert found.roles[1].captions[1] == ("on",)
+
+
+def test_a_part_of_the_captions_finds_the_length() -> None:
+    """Of 3,600 captions every second one finds it; all then say nearly as much as the captioner, whatever that is."""
+    generator = np.random.default_rng(1)
+    words = [f"word{number}" for number in range(60)]
+    drawn = generator.choice(words, (1200, 3, 8))
+    people = [[tuple(text) for text in texts] for texts in drawn.tolist()]
+    for length in (2, 5, 8, 12):
+        found = make_references(people, [tuple(text) for text in generator.choice(words, (1200, length)).tolist()])
+        assert found.bits[1] == pytest.approx(found.bits[0], rel=0.05)
+        assert found.people == (1 if length <= 8 else 2)

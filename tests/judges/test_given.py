@@ -47,6 +47,18 @@ def test_errors_are_those_of_judges_trained_without_each_unit(world: World, unit
     np.testing.assert_allclose(given.reading(captions), expected, rtol=1e-3, atol=1e-4)
 
 
+def test_features_of_captions_have_the_weights_of_a_plain_regression(world: World) -> None:
+    """Of shares: the truth has joint variance 1 where classes are balanced, and shares 2/3."""
+    known, captions, classes = world
+    given = Given(known, classes)
+    weights = N / 3 / np.bincount(classes)[classes, None]
+    x = np.hstack([known, np.full((N, 1), 10.0), captions]).astype(np.float64)
+    penalties = np.diag([*[given.penalty] * 6, *[CAPTION_PENALTY * N] * 5])
+    shares = np.eye(3)[classes] - 1 / 3
+    solution = np.linalg.solve(x.T @ (weights * x) + penalties, x.T @ (weights * shares))
+    np.testing.assert_allclose(given.weights(captions), solution[6:], rtol=1e-3, atol=1e-4)
+
+
 def loss(errors: np.ndarray, classes: np.ndarray) -> float:
     """Mean over classes."""
     return float(np.mean([(errors[classes == name] ** 2).sum(axis=1).mean() for name in range(3)]))

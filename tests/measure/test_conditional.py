@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,12 @@ from helpers import known
 
 from judge import Corpus, evaluate
 from judge.errors import JudgeError
+from judge.measure.conditional import expected_detectable
 from judge.measure.table import make_table
+from judge.report.page import make_page
+from judge.report.result import Result
+from judge.report.sections import markdown_report, plain, print_result
+from judge.report.verdicts import person_verdicts
 from judge.types import Captions
 
 QUICK: dict[str, Any] = {"metrics": "conditional", "refits": 4}
@@ -49,6 +55,79 @@ def test_a_table_is_made_of_files_alone(people: Corpus) -> None:
     assert row.amplification == pytest.approx(means["generated"] - means["human"])
     assert row.known == pytest.approx(1 - result.scores.groupby("answer")["baseline"].mean().mean())
     assert result.scores.groupby("image_id")["index"].nunique().unique().tolist() == [4]
+
+
+@pytest.fixture(scope="module")
+def two(people: Corpus) -> Result:
+    """Of two captioners; the second has two captions of an image, the same of all images."""
+    told = Captions("told", dict.fromkeys(people.human.by_image, ("a nurse", "a person")))
+    return evaluate(replace(people, generated=(people.generated[0], told)), **QUICK)
+
+
+def test_examples_are_the_captions_that_tell_most(two: Result) -> None:
+    """Their contributions are parts of the value; a caption's probability is its mean over roles, or of its own."""
+    scores, examples = two.scores, two.examples
+    gains = (scores["baseline"] - scores["loss"]) * np.where(scores["side"] == "generated", 1, -1)
+    counts = scores.drop_duplicates("image_id")["answer"].value_counts()
+    added = gains / scores["answer"].map(counts) / 4 / 2  # Four roles, two classes.
+    each = added.groupby([scores["captioner"], scores["image_id"]], observed=True).sum()
+    for captioner in ("first", "told"):
+        own = examples[(examples["captioner"] == captioner) & (examples["chosen"] == "adds")]
+        best = own.drop_duplicates("rank").set_index("image_id")["contribution"]
+        expected = each[captioner].sort_values(ascending=False).head(len(best))
+        assert best.to_dict() == pytest.approx(expected.to_dict())
+        for row in own[own["side"] == "generated"].to_dict("records"):
+            mine = scores[(scores["captioner"] == captioner) & (scores["image_id"] == row["image_id"])]
+            # Two captions take turns in four roles.
+            mine = mine[(mine["side"] == "generated") & ((captioner == "first") | (mine["index"] % 2 == row["index"]))]
+            assert row["probability"] == pytest.approx(mine["probability"].mean())
+            assert len(row["words"].split()) == len(row["read"].split()) > 0
+        human = own[own["side"] == "human"].merge(
+            scores, on=["captioner", "side", "image_id", "index"], suffixes=("", "_of_role")
+        )
+        assert human["probability"].to_list() == pytest.approx(human["probability_of_role"].to_list())
+        assert set(human["read"]) == {""}
+
+
+def test_verdicts_and_such_examples_come_first(two: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    said = person_verdicts(two)
+    print_result(two)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.startswith(f"{said[0]} {said[1]} Amplification")
+    assert f"\n\n{plain(said[0])}\n\n" in markdown_report(two)
+    page = make_page(two, [("", "")], {})
+    first = page[page.index('<section id="first-examples"') : page.index('<section id="measured"')]
+    kinds = re.findall('data-captioner="(.+?)".+?data-chosen="(.+?)"', first)
+    assert kinds == [("first", "adds")] * 3 + [("told", "adds")] * 3
+    assert first.count("From what is known and the captioner's words".replace("'", "&#39;")) == 6
+
+
+def test_a_word_that_tells_the_class_is_shown_to(people: Corpus) -> None:
+    """Alone in its captions it makes all the difference, and words that all captions share make none."""
+    classes = known(people.labels).by_image
+    told = {image: (f"the {'red' if name == 'male' else 'blue'} thing",) for image, name in classes.items()}
+    captioner = Captions("told", {image: told[image] for image in people.human.by_image})
+    examples = evaluate(replace(people, generated=(captioner,)), **QUICK).examples
+    own = examples[(examples["side"] == "generated") & (examples["chosen"] == "adds")]
+    assert len(own) > 0
+    for row in own.to_dict("records"):
+        the, colour, thing = map(float, row["words"].split())
+        assert colour > 0.1 > max(abs(the), abs(thing))
+
+
+@pytest.mark.parametrize(("counts", "error"), [((270, 630), 0.0092), ((1031, 2566), 0.0035)])
+def test_what_can_be_shown_fits_what_was_measured(counts: tuple[int, int], error: float) -> None:
+    assert expected_detectable(counts) == pytest.approx(2.8 * error, rel=0.03)
+
+
+def test_few_images_are_told_beforehand(people: Corpus, caplog: pytest.LogCaptureFixture) -> None:
+    line = "With 400 images, conditional leakage can show only amplifications of more than about"
+    with caplog.at_level("INFO", "judge"):
+        evaluate(people, **QUICK)
+        assert [text for text in caplog.messages if text.startswith(line)] != []
+        caplog.clear()
+        evaluate(people, **QUICK, small=0.06)
+        assert [text for text in caplog.messages if "can show only" in text] == []
 
 
 def test_two_processes_measure_the_same(people: Corpus) -> None:
