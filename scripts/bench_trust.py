@@ -309,18 +309,19 @@ def null_bounds(name: str, rows: pd.DataFrame) -> Iterator[Bound]:
 def panel_bounds(name: str, rows: pd.DataFrame, usual: pd.DataFrame | None) -> Iterator[Bound]:
     """False verdicts, and how often doses are found, beside how often they are found on 900 images as they are."""
     fair = rows[~rows["dosed"]] if name != "shuffled" else rows
-    yield share(f"{name}, no bias: amplifies", begins(fair, AMPLIFIES), high=0.05)
+    found = share(f"{name}, no bias: amplifies", begins(fair, AMPLIFIES), high=0.05)
+    yield found._replace(measured=f"{found.measured}; {values(fair)}")
     if name == "shuffled":
         return
     dosed = rows[rows["dosed"]]
     yield share(f"{name}, A->T {DOSE:g}: tells less", begins(dosed, LESS), high=0.0)
-    found = []
+    shares = []
     for captioner, of in dosed.groupby("captioner", sort=False):
         before = usual[usual["captioner"] == captioner] if usual is not None else of[:0]
         compared = f" (else {begins(before, AMPLIFIES).mean():.0%})" if len(before) else ""
-        found.append(f"{captioner} {begins(of, AMPLIFIES).mean():.0%}{compared}")
+        shares.append(f"{captioner} {begins(of, AMPLIFIES).mean():.0%}{compared}")
     trials = len(rows) // rows["captioner"].nunique()
-    yield Bound(f"{name}: doses found", trials, "-", f"{'; '.join(found)}; no verdict {begins(rows, NONE).mean():.0%}")
+    yield Bound(f"{name}: doses found", trials, "-", f"{'; '.join(shares)}; no verdict {begins(rows, NONE).mean():.0%}")
 
 
 def shared_bounds(rows: pd.DataFrame) -> Iterator[Bound]:

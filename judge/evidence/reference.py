@@ -20,6 +20,8 @@ from judge.types import Words
 
 # A reference says as much as a captioner from this share of its bits on.
 _ENOUGH = 0.95
+# Captions that find the length at which a reference is cut.
+_SAMPLE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words]
             break
     if said > wanted:
         # A part of the captions finds the length; all are cut there.
-        sample = texts[:: max(1, len(texts) // 2000)]
+        places = np.random.default_rng(0).permutation(len(texts))[:_SAMPLE]
+        sample = [texts[place] for place in places]
         most = _length_saying(wanted / said, sample, told)
         roles = [Reference([told.cut(words, most) for words in role.captions], role.others) for role in roles]
         said = float(np.mean([told(words) for role in roles for words in role.captions]))
