@@ -152,7 +152,7 @@ def test_the_first_table_of_readme_is_what_the_command_finds(coco: Path, tmp_pat
     done_well("evaluate", *given, "--seeds", 3, "--refits", 0, "--chance", 0)
     found = read_json(tmp_path / "run/metrics.json")["results"]
     shown = read_table(README, "judge evaluate")
-    assert len(found) == len(shown) == 6
+    assert len(found) == len(shown) == 4
     for row, line in zip(found, shown, strict=True):
         assert line["captioner"] == row["captioner"]
         assert line["metric (judge)"] == f"{find_metric(row['metric']).title} ({row['judge']})"
