@@ -213,7 +213,7 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     resamples: int = option(2000, values.RESAMPLES, panel="Statistics", ge=100)
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
     small: float = option(
-        0.02, "largest amplification that is 'like a person', as a share of the class's uncertainty",
+        0.02, "largest amplification that is 'like a person', as a share of the class's variance",
         panel="Statistics", gt=0, lt=1,
     )  # fmt: skip
     quality: bool = option(

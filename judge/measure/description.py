@@ -62,10 +62,11 @@ def describe(
         **({"baseline": plan.baseline} if plan.baseline else {}),
         "refits_asked": plan.refits,
         "refits": {
-            kind: max(_refits(job, plan, work) for job in of)
+            kind: max(of)
             for kind in ("attribute", "tasks")
-            if (of := [job for job in work.jobs if job.evidence.target.kind == kind])
-        },
+            if (of := [_refits(job, plan, work) for job in work.jobs if job.evidence.target.kind == kind])
+        }
+        | ({"given": max(of.refits for of in work.conditional)} if work.conditional else {}),
         "masks": None,  # Where judges see images, their measures take its place.
         "captioners": _captioners(work, notes, plan, setup),
     }

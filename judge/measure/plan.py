@@ -51,7 +51,7 @@ class Plan:
         image_scores: captioner -> its scores image by image that other tools computed, for its quality.
         baseline: captioner that the others are compared with; "" to compare all pairs.
         resamples, level: of intervals and tests.
-        small: largest amplification that is "like a person", as a share of the class's uncertainty.
+        small: largest amplification that is "like a person", as a share of the class's variance.
         refits: number of refits for the test, and on each half of the images for the interval; None: for judges that
             train in seconds 20 (40 of fewer than 2,000 images; 8 for tasks), 0 for others.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.

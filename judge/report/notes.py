@@ -64,8 +64,10 @@ def alike(notes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _protocol(result: Result) -> str:
     run = result.run
-    seeds = _seeds([row for row in result.summaries if row.seeds])
-    judged = [row for row in metrics_of(result) if not row.counted]
+    seeds = _seeds([row for row in result.summaries if row.seeds and not row.metric.given])
+    judged = [row for row in metrics_of(result) if not (row.counted or row.given)]
+    if not judged and any(row.given for row in metrics_of(result)):
+        return "Conditional leakage: no judge scores an image that it was trained on; each is left out in turn."
     if not judged:
         return f"Counted: no judge was trained; {_COUNTED}."
     if run["protocol"] == "crossfit":
