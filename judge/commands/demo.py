@@ -50,12 +50,12 @@ def demo_settings(files: WorldFiles, out: Path, *, small: bool = False) -> dict[
         "out": out / "results",
     }
     if small:
-        return settings | {"metrics": ("lic",), "judge": ("linear",)}
+        return settings | {"metrics": ("conditional", "lic"), "judge": ("linear",)}
     return settings | {
         "images": files.folder / "images",
         "instances": files.folder / "instances.json",
         "features": out / "features",
-        "metrics": ("lic", "imagecaptioner2"),
+        "metrics": ("conditional", "lic", "imagecaptioner2"),
         "judge": ("linear", "sat"),
         **QUICK,
     }
@@ -66,7 +66,7 @@ def _optima(metrics: Sequence[str], *, uses_images: bool) -> dict[str, str]:
     found = {}
     for name, captioner in CAPTIONERS.items():
         for metric in map(find_metric, metrics):
-            if metric.uses_images or not uses_images:
+            if (metric.uses_images or not uses_images) and not metric.given:
                 score = partial(bayes_score, score=metric.score, uses_images=uses_images)
                 human, generated = score(captioner=FAITHFUL), score(captioner=captioner)
                 found[f"{name} {metric.name}"] = f"{human:.3f} / {generated:.3f} ({generated - human:+.3f})"
