@@ -133,16 +133,14 @@ def _read_quality(document: Mapping[str, Any]) -> dict[str, Quality]:
     """Caption quality, but for the values of single images, which no file holds."""
     level, found = document["run"]["level"], {}
     for name, how in document["scoring"].items():
-        groups, gaps, differences = list[QualityScore](), list[QualityScore](), list[QualityScore]()
+        groups, gaps = list[QualityScore](), list[QualityScore]()
         for row in (row for row in document["quality"] if row["captioner"] == name):
             value = math.nan if row["value"] is None else float(row["value"])
             interval = None if row["low"] is None else Interval(row["low"], row["high"], level)
             score = QualityScore(row["score"], row["group"], row["images"], value, interval, row["p_value"])
-            kind = gaps if score.group.startswith(f"{GAP}: ") else groups
-            (differences if row["baseline"] else kind).append(score)
+            (gaps if score.group.startswith(f"{GAP}: ") else groups).append(score)
         scoring = {field: how[field] for field in SCORING}
-        own = Quality(name, images=(), by_image={}, groups=tuple(groups), gaps=tuple(gaps), **scoring)
-        found[name] = replace(own, differences=tuple(differences))
+        found[name] = Quality(name, images=(), by_image={}, groups=tuple(groups), gaps=tuple(gaps), **scoring)
     return found
 
 
