@@ -176,12 +176,9 @@ _TEXTS = ("captioner", "metric", "judge", "task", "basis", "score", "group", "te
 
 def _read_csv(path: Path) -> pd.DataFrame:
     """A table as it was written; numbers that are absent are NaN."""
-    text = io.StringIO(read_text(path))
-    head = text.readline().strip().split(",")
-    text.seek(0)
-    absent = {name: [""] for name in head if name not in _TEXTS}
     dtypes = dict.fromkeys(_TEXTS, str)
-    return read_guarded(pd.read_csv(text, dtype=dtypes, keep_default_na=False, na_values=absent))
+    table = pd.read_csv(io.StringIO(read_text(path)), dtype=dtypes, keep_default_na=False, na_values=[""])
+    return read_guarded(table.fillna({name: "" for name in _TEXTS if name in table}))
 
 
 @contextmanager

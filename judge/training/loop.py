@@ -242,31 +242,22 @@ class NetworkJudge:
         total = torch.zeros((), dtype=sums_of(accelerator.device), device=accelerator.device)
         cut = [trainer.cut(batch, self.micro_batch) for batch in chosen]
         loaded = self._load(samples, list(chain.from_iterable(cut)))
-        for batch in chosen:
-            total = self._add_gradients(model, [samples[place] for place in batch], loaded, total)
+        for batch, parts in zip(chosen, cut, strict=True):
+            scale = trainer.world / sum(samples[place].weight for place in batch)
+            for number in range(len(parts)):
+                inputs, truth = next(loaded)
+                # Shards are summed at every pass: until the last one, each process would hold a whole gradient.
+                sums = trainer.sharded or number + 1 == len(parts)
+                with nullcontext() if sums else accelerator.no_sync(model):
+                    with accelerator.autocast():
+                        logits = model(inputs)
+                    loss = weighted_loss(logits.float(), truth, whole=self.whole) * scale
+                    accelerator.backward(loss)
+                total = total + loss.detach().to(total.dtype) * len(batch)
             step()
         if trainer.parallel:
             total = accelerator.reduce(total, reduction="mean")
         return float(total) / len(samples)
-
-    def _add_gradients(
-        self, model: nn.Module, batch: Sequence[Sample], loaded: Iterator[tuple[Batch, Truth]], total: Tensor
-    ) -> Tensor:
-        """Add the gradients of a batch; returns ``total`` with its loss."""
-        trainer, accelerator = self.trainer, self.trainer.accelerator
-        scale = trainer.world / sum(sample.weight for sample in batch)
-        passes = len(trainer.cut(range(len(batch)), self.micro_batch))
-        for number in range(passes):
-            inputs, truth = next(loaded)
-            # Shards are summed at every pass: until the last one, each process would hold a whole gradient.
-            sums = trainer.sharded or number + 1 == passes
-            with nullcontext() if sums else accelerator.no_sync(model):
-                with accelerator.autocast():
-                    logits = model(inputs)
-                loss = weighted_loss(logits.float(), truth, whole=self.whole) * scale
-                accelerator.backward(loss)
-            total = total + loss.detach().to(total.dtype) * len(batch)
-        return total
 
     def _load(self, samples: Sequence[Sample], cut: Sequence[MicroBatch]) -> Iterator[tuple[Batch, Truth]]:
         device, workers = self.trainer.accelerator.device, self.trainer.workers
