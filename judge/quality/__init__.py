@@ -171,60 +171,51 @@ def measure_qualities(  # noqa: PLR0913
     draws, found = _Draws(resamples, level, seed), dict[str, Quality]()
     for number, captioner in enumerate(captioners):
         progress(number)
-        scored = _Scored.of(human, captioner, objects, given.get(captioner.name, {}))
-        found[captioner.name] = scored.quality(labels, draws)
+        scores = given.get(captioner.name, {})
+        found[captioner.name] = _measure(human, captioner, objects=objects, given=scores, labels=labels, draws=draws)
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """The words and the scores of a captioner; ``images`` are those that are scored."""
-
-    generated: Captions
-    tokenizer: Tokenizer
-    images: list[str]
-    refs: list[list[str]]
-    hyps: list[str]
-    parts: list[Part]
-    skipped: dict[str, str]
-    unscored: int
-
-    @classmethod
-    def of(cls, human: Captions, generated: Captions, objects: Tasks | None, given: ImageScores) -> _Scored:
-        both = [image for image in human.by_image if image in generated.by_image]
-        tokenizer, lines, why = _words(human, generated, both)
-        images, refs, hyps = _pair(human, both, lines)
-        if not images:
-            where = f"{human.source or human.name}, {generated.source or generated.name}"
-            raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
-        parts, skipped = _score(refs, hyps, why)
-        if objects is None or objects.derived:
-            skipped |= dict.fromkeys(CHAIR, "needs --objects")
-        else:
-            parts.append(_chair(human, generated, images, objects))
-        for name, values in given.items():
-            if all(name not in part.names for part in parts):  # Those that are computed here are corpus scores.
-                parts.append(library.means(name, [values.get(image, math.nan) for image in images]))
-                skipped.pop(name, None)
-        unscored = len(human.by_image.keys() | generated.by_image.keys()) - len(images)
-        return cls(generated, tokenizer, images, refs, hyps, parts, skipped, unscored)
-
-    def quality(self, labels: Labels | None, draws: _Draws) -> Quality:
-        groups, parts, draws = _groups(self.images, labels), self.parts, draws.of_images(self.images, labels)
-        sides: dict[Side, list[str]] = {"human": [ref for of in self.refs for ref in of], "generated": self.hyps}
-        return Quality(
-            captioner=self.generated.name,
-            tokenizer=self.tokenizer,
-            images=tuple(self.images),
-            by_image={name: of for part in parts for name, of in zip(part.names, part.pool(part.table.T), strict=True)},
-            groups=tuple(row for part in parts for row in _score_groups(part, groups, draws)),
-            gaps=tuple(gap for part in parts for gap in _gaps(part, groups, draws)),
-            skipped=self.skipped,
-            vocabulary={side: len({word for line in of for word in line.split()}) for side, of in sides.items()},
-            mean_length={side: float(np.mean([len(line.split()) for line in of])) for side, of in sides.items()},
-            further=sum(len(self.generated.by_image[image]) - 1 for image in self.images),
-            unscored=self.unscored,
-        )
+def _measure(
+    human: Captions,
+    generated: Captions,
+    *,
+    objects: Tasks | None,
+    given: ImageScores,
+    labels: Labels | None,
+    draws: _Draws,
+) -> Quality:
+    """The quality of one captioner."""
+    both = [image for image in human.by_image if image in generated.by_image]
+    tokenizer, lines, why = _words(human, generated, both)
+    images, refs, hyps = _pair(human, both, lines)
+    if not images:
+        where = f"{human.source or human.name}, {generated.source or generated.name}"
+        raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
+    parts, skipped = _score(refs, hyps, why)
+    if objects is None or objects.derived:
+        skipped |= dict.fromkeys(CHAIR, "needs --objects")
+    else:
+        parts.append(_chair(human, generated, images, objects))
+    for name, values in given.items():
+        if all(name not in part.names for part in parts):  # Those that are computed here are corpus scores.
+            parts.append(library.means(name, [values.get(image, math.nan) for image in images]))
+            skipped.pop(name, None)
+    groups, draws = _groups(images, labels), draws.of_images(images, labels)
+    sides: dict[Side, list[str]] = {"human": [ref for of in refs for ref in of], "generated": hyps}
+    return Quality(
+        captioner=generated.name,
+        tokenizer=tokenizer,
+        images=tuple(images),
+        by_image={name: of for part in parts for name, of in zip(part.names, part.pool(part.table.T), strict=True)},
+        groups=tuple(row for part in parts for row in _score_groups(part, groups, draws)),
+        gaps=tuple(gap for part in parts for gap in _gaps(part, groups, draws)),
+        skipped=skipped,
+        vocabulary={side: len({word for line in of for word in line.split()}) for side, of in sides.items()},
+        mean_length={side: float(np.mean([len(line.split()) for line in of])) for side, of in sides.items()},
+        further=sum(len(generated.by_image[image]) - 1 for image in images),
+        unscored=len(human.by_image.keys() | generated.by_image.keys()) - len(images),
+    )
 
 
 def _words(human: Captions, generated: Captions, images: Sequence[str]) -> tuple[Tokenizer, list[str], str]:
