@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator
 
 from judge.config import OutputSettings, Settings, values
 from judge.config.inputs import BatchSettings, DetectionSettings, HumanSettings, MaskSettings, ObjectSettings
 from judge.judges import DEFAULT_JUDGE, with_embedding
 from judge.metrics import with_given, with_protocol
 from judge.metrics.options import MetricOptions
-from judge.utils.options import MOST, option
+from judge.utils.options import option
 
 
 class JudgeSettings(Settings):
@@ -108,8 +108,8 @@ class TrainingSettings(Settings):
 
     epochs: int | None = option(None, "training epochs", "the judge's own", ge=1)
     batch_size: int | None = option(None, "samples per step", "the judge's own", ge=1)
-    micro_batch: Annotated[int, Field(ge=1, le=MOST)] | Literal["auto"] | None = option(
-        None, "samples per forward pass, with gradients accumulated; auto: as many as fit in memory", "the judge's own"
+    micro_batch: int | None = option(
+        None, "samples per forward pass, with gradients accumulated", "the judge's own", ge=1
     )
     learning_rate: float | None = option(None, "learning rate", "the judge's own", gt=0)
     patience: int | None = option(None, "epochs without a better validation loss that end training", "all", ge=1)

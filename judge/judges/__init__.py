@@ -152,7 +152,7 @@ class Recipe:
         learning_rate: of Adam.
         batch_size: samples per optimiser step, over all processes.
         micro_batch: samples per forward pass and process; gradients add up to those of the batch. None for the
-            process's whole share, "auto" for as many as fit into memory, "usual" for that on a GPU and 8 elsewhere.
+            process's whole share, "usual" for 8, or the whole share under batch normalisation.
         keep: weights of the "last" epoch, or of the one with the "best" validation loss.
         patience: epochs without a better validation loss after which training ends; None for all epochs.
         sharing: default use of several processes: each trains whole "members" (many small judges), or all train one
@@ -165,7 +165,7 @@ class Recipe:
     epochs: int
     learning_rate: float
     batch_size: int = 64
-    micro_batch: int | Literal["auto", "usual"] | None = None
+    micro_batch: int | Literal["usual"] | None = None
     keep: Literal["last", "best"] = "last"
     patience: int | None = None
     sharing: Sharing = "members"

@@ -189,7 +189,6 @@ def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> di
     return measure_qualities(
         corpus.human,
         corpus.generated,
-        baseline=plan.baseline,
         labels=work.truth.labels,
         objects=corpus.tasks,
         given=plan.image_scores,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SCORES = (*BLEU, "METEOR", "ROUGE-L", "CIDEr", *CHAIR)
 GAP = "gap"
-COLUMNS = ["captioner", "baseline", "score", "group", "images", "value", "low", "high", "p_value"]
+COLUMNS = ["captioner", "score", "group", "images", "value", "low", "high", "p_value"]
 ImageScores = Mapping[str, Mapping[str, float]]
 """Score -> image id -> value, of scores that other tools compute (CLIPScore, SPICE)."""
 _NO_SPICE = "not offered: it downloads models when it first runs"
@@ -43,14 +43,13 @@ class QualityScore:
 
     Attributes:
         score: one of ``SCORES``, or of those given.
-        group: "all", an attribute class, "gap: highest - lowest" class; "gap" of a difference between captioners.
+        group: "all", an attribute class, or "gap: highest - lowest" class.
         images: number of images.
         value: in [0, 1], CIDEr in [0, 10], or as given; NaN without images, and CIDEr of a single image. A gap is at
-            least 0. Of a difference: the captioner's less the baseline's.
+            least 0.
         interval: over images; None for one image, a class so small that a resample may miss it, or no resamples. That
             of a gap keeps the two classes: it may reach below 0.
-        p_value: of a gap, where classes are exchanged among images; of a difference, where the two captions of an image
-            are exchanged; else None.
+        p_value: of a gap, where classes are exchanged among images; else None.
     """
 
     score: str
@@ -88,12 +87,12 @@ class _Draws(NamedTuple):
         how: dict[str, Any] = {"generator": self._generator(part, key), "level": self.level, "units": units}
         return bootstrap_pooled(part.table, part.pool, resamples=self.resamples, **how)
 
-    def p_values(self, parts: Sequence[Part], groups: Sequence[IntArray], key: str) -> list[float | None]:
+    def p_values(self, part: Part, groups: Sequence[IntArray], key: str) -> list[float | None]:
         """p-values of :func:`exchange_p`."""
         if not self.resamples:
-            return [None] * len(parts[0].names)
-        generator = self._generator(parts[0], f"{key} p")
-        return exchange_p(parts, groups, generator=generator, resamples=self.resamples, units=self.units)
+            return [None] * len(part.names)
+        generator = self._generator(part, f"{key} p")
+        return exchange_p(part, groups, generator=generator, resamples=self.resamples, units=self.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +105,6 @@ class Quality:
         by_image: score -> value of each image by itself, [N].
         groups: every score of all images and of every class.
         gaps: one per score; none with fewer than two classes that have images.
-        baseline: the captioner that ``differences`` are from; "" for none.
-        differences: of every score, from the baseline: of all images, of every class, and of the gaps; of the images
-            that both captioners have.
         skipped: score -> why it is missing.
         vocabulary: side -> distinct words of the captions scored, punctuation left out.
         mean_length: side -> words of a caption, on average, punctuation left out.
@@ -127,24 +123,18 @@ class Quality:
     mean_length: Mapping[Side, float]
     further: int
     unscored: int
-    baseline: str = ""
-    differences: tuple[QualityScore, ...] = ()
 
     def value(self, score: str, group: str = "all") -> float:
         """A score of all images, or of one class; NaN where it was skipped."""
         return next((row.value for row in self.groups if (row.score, row.group) == (score, group)), math.nan)
 
     def table(self) -> pd.DataFrame:
-        """A row per score and group, per gap, and per difference from the baseline.
-
-        The columns are captioner, baseline (of differences), score, group, images, value, low, high, p_value.
-        """
+        """A row per score and group, and per gap: captioner, score, group, images, value, low, high, p_value."""
         import pandas as pd
 
         rows = [
-            (self.captioner, baseline, row.score, row.group, row.images, row.value, *_bounds(row.interval), row.p_value)
-            for baseline, of in ((None, self.groups), (None, self.gaps), (self.baseline, self.differences))
-            for row in of
+            (self.captioner, row.score, row.group, row.images, row.value, *_bounds(row.interval), row.p_value)
+            for row in (*self.groups, *self.gaps)
         ]
         return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -153,7 +143,6 @@ def measure_qualities(  # noqa: PLR0913
     human: Captions,
     captioners: Sequence[Captions],
     *,
-    baseline: str = "",
     labels: Labels | None = None,
     objects: Tasks | None = None,
     given: Mapping[str, ImageScores] = MappingProxyType({}),
@@ -162,7 +151,7 @@ def measure_qualities(  # noqa: PLR0913
     seed: int = 0,
     progress: Callable[[int], object] = lambda _: None,
 ) -> dict[str, Quality]:
-    """Captioner -> its quality over the images that both sides describe, and its differences from ``baseline``.
+    """Captioner -> its quality over the images that both sides describe.
 
     BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L and CIDEr are means over images, CIDEr
     with the document frequencies of all images scored, whatever the group. So are scores that are ``given``, captioner
@@ -179,67 +168,54 @@ def measure_qualities(  # noqa: PLR0913
         JudgeError: pycocoevalcap is not installed; no image has captions of both sides, or a label.
     """
     require("quality", "pycocoevalcap")
-    draws, scored = _Draws(resamples, level, seed), dict[str, _Scored]()
+    draws, found = _Draws(resamples, level, seed), dict[str, Quality]()
     for number, captioner in enumerate(captioners):
         progress(number)
-        scored[captioner.name] = _Scored.of(human, captioner, objects, given.get(captioner.name, {}))
-    found = {name: of.quality(labels, draws) for name, of in scored.items()}
-    for name in scored if baseline else ():
-        if name != baseline:
-            rows = tuple(_differences(scored[name], scored[baseline], labels, draws))
-            found[name] = replace(found[name], baseline=baseline, differences=rows)
+        scores = given.get(captioner.name, {})
+        found[captioner.name] = _measure(human, captioner, objects=objects, given=scores, labels=labels, draws=draws)
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """The words and the scores of a captioner; ``images`` are those that are scored."""
-
-    generated: Captions
-    tokenizer: Tokenizer
-    images: list[str]
-    refs: list[list[str]]
-    hyps: list[str]
-    parts: list[Part]
-    skipped: dict[str, str]
-    unscored: int
-
-    @classmethod
-    def of(cls, human: Captions, generated: Captions, objects: Tasks | None, given: ImageScores) -> _Scored:
-        both = [image for image in human.by_image if image in generated.by_image]
-        tokenizer, lines, why = _words(human, generated, both)
-        images, refs, hyps = _pair(human, both, lines)
-        if not images:
-            where = f"{human.source or human.name}, {generated.source or generated.name}"
-            raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
-        parts, skipped = _score(refs, hyps, why)
-        if objects is None or objects.derived:
-            skipped |= dict.fromkeys(CHAIR, "needs --objects")
-        else:
-            parts.append(_chair(human, generated, images, objects))
-        for name, values in given.items():
-            if all(name not in part.names for part in parts):  # Those that are computed here are corpus scores.
-                parts.append(library.means(name, [values.get(image, math.nan) for image in images]))
-                skipped.pop(name, None)
-        unscored = len(human.by_image.keys() | generated.by_image.keys()) - len(images)
-        return cls(generated, tokenizer, images, refs, hyps, parts, skipped, unscored)
-
-    def quality(self, labels: Labels | None, draws: _Draws) -> Quality:
-        groups, parts, draws = _groups(self.images, labels), self.parts, draws.of_images(self.images, labels)
-        sides: dict[Side, list[str]] = {"human": [ref for of in self.refs for ref in of], "generated": self.hyps}
-        return Quality(
-            captioner=self.generated.name,
-            tokenizer=self.tokenizer,
-            images=tuple(self.images),
-            by_image={name: of for part in parts for name, of in zip(part.names, part.pool(part.table.T), strict=True)},
-            groups=tuple(row for part in parts for row in _score_groups([part], groups, draws)),
-            gaps=tuple(gap for part in parts for gap in _gaps([part], groups, draws)),
-            skipped=self.skipped,
-            vocabulary={side: len({word for line in of for word in line.split()}) for side, of in sides.items()},
-            mean_length={side: float(np.mean([len(line.split()) for line in of])) for side, of in sides.items()},
-            further=sum(len(self.generated.by_image[image]) - 1 for image in self.images),
-            unscored=self.unscored,
-        )
+def _measure(
+    human: Captions,
+    generated: Captions,
+    *,
+    objects: Tasks | None,
+    given: ImageScores,
+    labels: Labels | None,
+    draws: _Draws,
+) -> Quality:
+    """The quality of one captioner."""
+    both = [image for image in human.by_image if image in generated.by_image]
+    tokenizer, lines, why = _words(human, generated, both)
+    images, refs, hyps = _pair(human, both, lines)
+    if not images:
+        where = f"{human.source or human.name}, {generated.source or generated.name}"
+        raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
+    parts, skipped = _score(refs, hyps, why)
+    if objects is None or objects.derived:
+        skipped |= dict.fromkeys(CHAIR, "needs --objects")
+    else:
+        parts.append(_chair(human, generated, images, objects))
+    for name, values in given.items():
+        if all(name not in part.names for part in parts):  # Those that are computed here are corpus scores.
+            parts.append(library.means(name, [values.get(image, math.nan) for image in images]))
+            skipped.pop(name, None)
+    groups, draws = _groups(images, labels), draws.of_images(images, labels)
+    sides: dict[Side, list[str]] = {"human": [ref for of in refs for ref in of], "generated": hyps}
+    return Quality(
+        captioner=generated.name,
+        tokenizer=tokenizer,
+        images=tuple(images),
+        by_image={name: of for part in parts for name, of in zip(part.names, part.pool(part.table.T), strict=True)},
+        groups=tuple(row for part in parts for row in _score_groups(part, groups, draws)),
+        gaps=tuple(gap for part in parts for gap in _gaps(part, groups, draws)),
+        skipped=skipped,
+        vocabulary={side: len({word for line in of for word in line.split()}) for side, of in sides.items()},
+        mean_length={side: float(np.mean([len(line.split()) for line in of])) for side, of in sides.items()},
+        further=sum(len(generated.by_image[image]) - 1 for image in images),
+        unscored=len(human.by_image.keys() | generated.by_image.keys()) - len(images),
+    )
 
 
 def _words(human: Captions, generated: Captions, images: Sequence[str]) -> tuple[Tokenizer, list[str], str]:
@@ -299,84 +275,40 @@ def _groups(images: Sequence[str], labels: Labels | None) -> dict[str, IntArray]
     return every | found | every
 
 
-def _score_groups(parts: Sequence[Part], groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
-    """The scores of every group; with two parts, the differences between two captioners."""
-    both = Part(parts[0].names, np.hstack([part.table for part in parts]), lambda sums: _less(parts, sums))
+def _score_groups(part: Part, groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
+    """The scores of every group."""
     for group, rows in groups.items():
-        own, key = replace(both, table=both.table[rows]), "None" if group == "all" else group
-        p_values = draws.p_values(parts, [rows], key) if len(parts) > 1 else [None] * len(both.names)
-        for of in zip(
-            both.names, values_of(both, rows).tolist(), draws.intervals(own, rows, key), p_values, strict=True
-        ):
+        own = replace(part, table=part.table[rows])
+        intervals = draws.intervals(own, rows, "None" if group == "all" else group)
+        for of in zip(part.names, values_of(part, rows).tolist(), intervals, strict=True):
             yield QualityScore(of[0], group, len(rows), *of[1:])
 
 
-def _less(parts: Sequence[Part], sums: FloatArray) -> FloatArray:
-    """The scores of one captioner, or of the first of two less the second's; their sums stand side by side."""
-    split = np.split(sums, len(parts))
-    return np.asarray(np.subtract.reduce([part.pool(of) for part, of in zip(parts, split, strict=True)]))
-
-
-def _gaps(parts: Sequence[Part], groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
-    """The largest gap of each score between two classes; with two parts, the difference between two captioners'."""
+def _gaps(part: Part, groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
+    """The largest gap of each score between two classes."""
     classes = {name: rows for name, rows in groups.items() if name != "all" and len(rows)}
-    values = [{name: values_of(part, rows) for name, rows in classes.items()} for part in parts]
-    if len(classes) < 2 or not all(np.isfinite(list(of.values())).all() for of in values):
+    values = {name: values_of(part, rows) for name, rows in classes.items()}
+    if len(classes) < 2 or not np.isfinite(list(values.values())).all():
         return
-    p_values = draws.p_values(parts, list(classes.values()), GAP)
-    for number, (name, p_value) in enumerate(zip(parts[0].names, p_values, strict=True)):
-        ends = [_ordered(of, number) for of in values]
-        kept = list(dict.fromkeys(group for order in ends for group in (order[0], order[-1])))
-        places = [(kept.index(order[0]), kept.index(order[-1])) for order in ends]
-        both = [classes[group] for group in kept]
-        gap = _gap(parts, both, places, number)
-        group = GAP if len(parts) > 1 else f"{GAP}: {kept[0]} - {kept[1]}"
+    p_values = draws.p_values(part, list(classes.values()), GAP)
+    for number, (name, p_value) in enumerate(zip(part.names, p_values, strict=True)):
+        order = sorted(values, key=lambda group: -float(values[group][number]))
+        high, low = classes[order[0]], classes[order[-1]]
+        gap = _gap(part, high, low, number)
         value = float(gap.pool(gap.table.sum(axis=0))[0])
-        yield QualityScore(
-            name, group, len(gap.table), value, draws.intervals(gap, np.concatenate(both), GAP)[0], p_value
-        )
+        (interval,) = draws.intervals(gap, np.concatenate([high, low]), GAP)
+        yield QualityScore(name, f"{GAP}: {order[0]} - {order[-1]}", len(gap.table), value, interval, p_value)
 
 
-def _ordered(values: Mapping[str, FloatArray], score: int) -> list[str]:
-    """Classes from the highest value of a score to the lowest."""
-    return sorted(values, key=lambda group: -float(values[group][score]))
-
-
-def _gap(parts: Sequence[Part], groups: Sequence[IntArray], ends: Sequence[tuple[int, int]], score: int) -> Part:
-    """A score of the first of two groups less that of the second (``ends``, of each part), all sums side by side."""
-    width = parts[0].table.shape[1]
-    blocks = [
-        np.vstack(
-            [
-                np.pad(part.table[rows], ((0, 0), (k * width, (len(groups) - k - 1) * width)))
-                for k, rows in enumerate(groups)
-            ]
-        )
-        for part in parts
-    ]
+def _gap(part: Part, high: IntArray, low: IntArray, score: int) -> Part:
+    """A score of one group less that of another, all sums side by side."""
+    width = part.table.shape[1]
+    table = np.vstack([np.pad(part.table[high], ((0, 0), (0, width))), np.pad(part.table[low], ((0, 0), (width, 0)))])
 
     def pool(sums: FloatArray) -> FloatArray:
-        found = []
-        for part, of, (high, low) in zip(parts, np.split(sums, len(parts)), ends, strict=True):
-            values = [part.pool(of[k * width : (k + 1) * width])[score] for k in (high, low)]
-            found.append(values[0] - values[1])
-        return np.asarray(np.subtract.reduce(found))[None]
+        return np.asarray(part.pool(sums[:width])[score] - part.pool(sums[width:])[score])[None]
 
-    return Part(parts[0].names[:1], np.hstack(blocks), pool)
-
-
-def _differences(mine: _Scored, its: _Scored, labels: Labels | None, draws: _Draws) -> Iterator[QualityScore]:
-    """The scores and gaps of one captioner less those of another, of the images of both."""
-    places = [{image: row for row, image in enumerate(of.images)} for of in (mine, its)]
-    images = [image for image in places[0] if image in places[1]]
-    others, groups = {part.names: part for part in its.parts}, _groups(images, labels) if images else {}
-    draws = draws.of_images(images, labels)
-    for part in mine.parts:
-        if images and part.names in others:
-            rows = [[of[image] for image in images] for of in places]
-            both = [replace(of, table=of.table[at]) for of, at in zip((part, others[part.names]), rows, strict=True)]
-            yield from _score_groups(both, groups, draws)
-            yield from _gaps(both, groups, draws)
+    return Part(part.names[:1], table, pool)
 
 
 def _bounds(interval: Interval | None) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from judge.utils.files import write_whole
 from judge.utils.outputs import OutputFolder
 
 SETTINGS, METRICS, REPORT = "run.yaml", "metrics.json", "report.html"
-SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unscored", "baseline"
+SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unscored"
 """Fields of ``Quality`` that ``metrics.json`` holds for each captioner, beside its scores."""
 
 

@@ -1,4 +1,4 @@
-"""Read a run's folder: compute its numbers again from answers and counts, and compare them with ``metrics.json``.
+"""Read a run's folder: its numbers are computed again from answers and counts.
 
 Nothing in a folder is executed, and no file is read that would take more memory than the limit.
 """
@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from judge.measure import Result
 from judge.measure.table import COLUMNS, make_table, settings_of, with_parts
 from judge.metrics import find_metric
 from judge.quality import GAP, Quality, QualityScore
-from judge.report.directory import METRICS, SCORING, SETTINGS, metrics_json
+from judge.report.directory import METRICS, SCORING, SETTINGS
 from judge.report.page import example_cards
 from judge.report.sections import tables_of
 from judge.statistics.breakdown import Breakdown, break_down
@@ -33,7 +32,6 @@ MEND, AGAIN = "give a folder of a finished judge evaluate, made by this version 
 # More resamples would take a day; how a JPEG begins; bytes of an image of the examples, of which a small one has a
 # tenth.
 MOST_RESAMPLES, _JPEG, _LARGEST = 1_000_000, b"\xff\xd8\xff", 1 << 20
-_LIBRARIES = {"numpy", "scipy", "pandas"}
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,9 @@ def name_runs(folders: Sequence[Path]) -> list[str]:
 def read_run(folder: Path, name: str = "") -> SavedRun:
     """Read a run's folder; its numbers are computed again from the answers of judges and the counts of captions.
 
-    ``metrics_json`` of its result is the folder's ``metrics.json``. Caption quality, and what needs judges (words of a
-    breakdown), are in no table of answers, and are read as they were written. ``name`` is for messages and captioners.
-    A folder without a finished run of this version, damaged, or with other numbers than are computed, is refused.
+    Caption quality, and what needs judges (words of a breakdown), are in no table of answers, and are read as they were
+    written. ``name`` is for messages and captioners. A folder without a finished run of this version, damaged, or with
+    files of another run, is refused.
     """
     with _readable(folder):
         if unfinished := _unfinished(folder):
@@ -77,11 +75,10 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         if varied and not (folder / METRICS).exists():
             mend = f"open its {varied}s.json, or report a judge evaluate with one of its {varied}s (--{varied})"
             raise JudgeError("is a folder of judge ablate, which has no page", where=str(folder), mend=mend)
-        document = json.loads(found := read_text(folder / METRICS))
+        document = json.loads(read_text(folder / METRICS))
         text = read_text(folder / SETTINGS)
         settings = parse_yaml(text, where=str(folder / SETTINGS), mend=AGAIN)
         result = _compute(folder, document, settings)
-        _compare(metrics_json(result), found, str(folder / METRICS))
         pictures = _read_pictures(folder)
         # Values that cannot be shown are errors here, not on the page.
         for shown in tables_of(result):
@@ -101,6 +98,9 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
     counts = _read_parquet(folder, "counts") if any(counted) else pd.DataFrame()
     refits = _read_optional(folder, "replicates", COLUMNS)
     summaries = make_table(scores, counts, refits, run)
+    rows = [(row.captioner, row.metric.name, row.judge) for row in summaries]
+    if rows != [(row["captioner"], row["metric"], row["judge"]) for row in document["results"]]:
+        raise JudgeError(f"the tables have other rows than {METRICS}", where=str(folder), mend=AGAIN)
     breakdown: Breakdown | None = None
     if settings.get("breakdown"):
         captions = _read_parquet(folder, "breakdown/captions")
@@ -133,16 +133,14 @@ def _read_quality(document: Mapping[str, Any]) -> dict[str, Quality]:
     """Caption quality, but for the values of single images, which no file holds."""
     level, found = document["run"]["level"], {}
     for name, how in document["scoring"].items():
-        groups, gaps, differences = list[QualityScore](), list[QualityScore](), list[QualityScore]()
+        groups, gaps = list[QualityScore](), list[QualityScore]()
         for row in (row for row in document["quality"] if row["captioner"] == name):
             value = math.nan if row["value"] is None else float(row["value"])
             interval = None if row["low"] is None else Interval(row["low"], row["high"], level)
             score = QualityScore(row["score"], row["group"], row["images"], value, interval, row["p_value"])
-            kind = gaps if score.group.startswith(f"{GAP}: ") else groups
-            (differences if row["baseline"] else kind).append(score)
+            (gaps if score.group.startswith(f"{GAP}: ") else groups).append(score)
         scoring = {field: how[field] for field in SCORING}
-        own = Quality(name, images=(), by_image={}, groups=tuple(groups), gaps=tuple(gaps), **scoring)
-        found[name] = replace(own, differences=tuple(differences))
+        found[name] = Quality(name, images=(), by_image={}, groups=tuple(groups), gaps=tuple(gaps), **scoring)
     return found
 
 
@@ -178,12 +176,9 @@ _TEXTS = ("captioner", "metric", "judge", "task", "basis", "score", "group", "te
 
 def _read_csv(path: Path) -> pd.DataFrame:
     """A table as it was written; numbers that are absent are NaN."""
-    text = io.StringIO(read_text(path))
-    head = text.readline().strip().split(",")
-    text.seek(0)
-    absent = {name: [""] for name in head if name not in _TEXTS}
     dtypes = dict.fromkeys(_TEXTS, str)
-    return read_guarded(pd.read_csv(text, dtype=dtypes, keep_default_na=False, na_values=absent))
+    table = pd.read_csv(io.StringIO(read_text(path)), dtype=dtypes, keep_default_na=False, na_values=[""])
+    return read_guarded(table.fillna({name: "" for name in _TEXTS if name in table}))
 
 
 @contextmanager
@@ -218,18 +213,3 @@ def _unfinished(folder: Path) -> str:
     if not folder.exists() and (partial / LOG).is_file():
         return f"the run is not finished; the command that began it goes on from {partial.name}"
     return ""
-
-
-def _compare(made: str, written: str, where: str) -> None:
-    """Refuse a ``metrics.json`` with other numbers than are computed again, such as one of another version."""
-    # Sums in another order, on another machine, differ by less. Every version words notes in its own way.
-    documents = [json.loads(text, parse_float=lambda number: round(float(number), 6)) for text in (made, written)]
-    ours, theirs = ({**document, "notes": None} for document in documents)
-    if other := [name for name in ours if ours[name] != theirs.get(name)]:
-        versions = theirs["run"].get("versions", {})
-        known = [
-            f"{name} {number}" for name, number in versions.items() if name in _LIBRARIES and number != version(name)
-        ]
-        what = f"the files of answers and counts give other values of {', '.join(other)}"
-        made_with = f" (the run was made with {', '.join(known)})" if known else ""
-        raise JudgeError(what + made_with, where=where, mend=AGAIN)

@@ -15,7 +15,7 @@ from judge.report.notes import class_notes, footnotes, method_notes, summary_lin
 from judge.report.plots import Drawing
 from judge.report.render import escape, latex, markdown, open_console, print_table, print_text
 from judge.report.table import Table, how_many
-from judge.report.tables import DIFFERENCES, difference_table, quality_tables, result_table
+from judge.report.tables import DIFFERENCES, difference_table, quality_table, result_table
 from judge.report.verdicts import person_verdicts
 from judge.report.warnings import void_notes, warnings
 from judge.types import Doubt
@@ -86,7 +86,7 @@ SECTIONS = (
         "Amplification against caption quality",
         "Captioners that describe better may amplify more, or less.",
         figures=figures.qualities,
-        tables=lambda result, verbose: quality_tables(result.quality, verbose=verbose),
+        tables=lambda result, verbose: [quality_table(result.quality, verbose=verbose)] if result.quality else [],
     ),
     Section(
         "judges",

@@ -134,10 +134,7 @@ def _renamed(result: Result, names: Mapping[str, str]) -> Result:
         result,
         summaries=tuple(replace(row, captioner=names[row.captioner]) for row in result.summaries),
         run=facts,
-        quality={
-            names[name]: replace(of, captioner=names[name], baseline=names.get(of.baseline, ""))
-            for name, of in result.quality.items()
-        },
+        quality={names[name]: replace(of, captioner=names[name]) for name, of in result.quality.items()},
         breakdown=breakdown and Breakdown(**{name: named(getattr(breakdown, name)) for name in _BROKEN}),
         **{name: named(getattr(result, name)) for name in _TABLES},
     )

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from judge.measure import Result
-from judge.quality import GAP, Quality, QualityScore
+from judge.quality import Quality, QualityScore
 from judge.report.notes import difference_notes
 from judge.report.table import COUNT, NUMBER, SIGNED, THREE, Column, Table, digits_of, names, table_of, write, write_p
 from judge.statistics.comparisons import Conclusion, Difference
@@ -99,15 +99,7 @@ def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Ta
     return Table(tuple(columns), tuple(found), DIFFERENCES, notes, lambda row: digits_of(row.interval))
 
 
-def quality_tables(found: Mapping[str, Quality], *, verbose: bool = False) -> list[Table[tuple[Any, ...]]]:
-    """The scores, and their differences from the baseline, if a run has both."""
-    tables = [_quality_table(found, verbose=verbose)] if found else []
-    return tables + (
-        [_quality_differences(found, verbose=verbose)] if any(of.differences for of in found.values()) else []
-    )
-
-
-def _quality_table(found: Mapping[str, Quality], *, verbose: bool) -> Table[tuple[Any, ...]]:
+def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Table[tuple[Any, ...]]:
     """A row per captioner and class, and three of the largest gap between two classes. Fractions."""
     scores = _scores_of(found)
     numbers: list[tuple[str, str | Callable[[Any], str]]] = [("images", COUNT), *((score, str) for score in scores)]
@@ -121,35 +113,16 @@ def _quality_table(found: Mapping[str, Quality], *, verbose: bool) -> Table[tupl
             values = [write(mine[score].value, NUMBER) if score in mine else None for score in scores]
             rows.append((name, group, next(iter(mine.values())).images, *values, *words))
         gaps = {gap.score: gap for gap in quality.gaps}
-        rows += [(name, label, None, *cells, None, None) for label, *cells in _gap_rows(gaps, scores, NUMBER)]
+        rows += [(name, label, None, *cells, None, None) for label, *cells in _gap_rows(gaps, scores)]
     return table_of(["captioner", "images of"], numbers, rows, "Caption quality")
 
 
-def _quality_differences(found: Mapping[str, Quality], *, verbose: bool) -> Table[tuple[Any, ...]]:
-    """Rows per captioner and class, and of the largest gap: the difference from the baseline, its interval, its p."""
-    scores, rows = _scores_of(found), list[tuple[Any, ...]]()
-    for name, quality in found.items():
-        for group in dict.fromkeys(row.group for row in quality.differences):
-            mine = {row.score: row for row in quality.differences if row.group == group}
-            of_group = _gap_rows(mine, scores, SIGNED, group, intervals=verbose)  # Intervals are wide.
-            rows += [(name, *cells) for cells in of_group]
-    baseline = next((quality.baseline for quality in found.values() if quality.baseline), "")
-    return table_of(
-        ["captioner", "images of"],
-        [(score, str) for score in scores],
-        rows,
-        f"Caption quality, less that of {baseline}",
-    )
-
-
-def _gap_rows(
-    found: Mapping[str, QualityScore], scores: Sequence[str], how: str, group: str = GAP, *, intervals: bool = True
-) -> Iterator[tuple[str | None, ...]]:
-    """The values of ``scores``, their intervals and their p; no row where there is nothing."""
-    title, between = "largest gap" if group == GAP else group, [("its interval", "interval")] if intervals else []
-    for label, part in [(title, "value"), *between, ("its p", "p_value")] if found else ():
+def _gap_rows(found: Mapping[str, QualityScore], scores: Sequence[str]) -> Iterator[tuple[str | None, ...]]:
+    """The largest gaps of ``scores``, their intervals and their p; no row where there is nothing."""
+    parts = [("largest gap", "value"), ("its interval", "interval"), ("its p", "p_value")]
+    for label, part in parts if found else ():
         values = [getattr(found.get(score), part, None) for score in scores]
-        yield label, *(of if of is None else write_p(of) if part == "p_value" else write(of, how) for of in values)
+        yield label, *(of if of is None else write_p(of) if part == "p_value" else write(of, NUMBER) for of in values)
 
 
 def _scores_of(found: Mapping[str, Quality]) -> list[str]:

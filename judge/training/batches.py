@@ -136,29 +136,6 @@ def run_fitting(work: Callable[[int], T], most: int, *, where: str, mend: str) -
     raise JudgeError("memory does not hold a single sample a forward pass", where=where, mend=mend)
 
 
-@contextmanager
-def repeatable(module: nn.Module, device: torch.device, agree: Callable[[bool], bool]) -> Iterator[None]:
-    """Undo the gradients of a step that memory does not hold; the next random numbers are then those before it.
-
-    ``module`` has no gradients yet. ``agree``, given whether this process lacks memory, returns whether any process
-    does. Torch's error is raised again.
-    """
-    sources: list[Any] = [torch.random] if device.type == "cpu" else [torch.random, torch.get_device_module(device)]
-    states = [source.get_rng_state() for source in sources]
-    lack: RuntimeError | None = None
-    try:
-        yield
-    except RuntimeError as error:
-        if not should_reduce_batch_size(error):
-            raise
-        lack = error
-    if agree(lack is not None):
-        module.zero_grad(set_to_none=True)
-        for source, state in zip(sources, states, strict=True):
-            source.set_rng_state(state)
-        raise lack or torch.OutOfMemoryError("another process is out of memory.")
-
-
 def sums_of(device: torch.device) -> torch.dtype:
     """The type in which losses are summed: float64, unless the device has none."""
     return torch.float32 if device.type == "mps" else torch.float64

@@ -52,9 +52,6 @@ class Checkpoint:
         scaler: of the losses in fp16; None in other precisions.
         agree: makes all processes take the writing process's decision whether a write is due; with sharded weights
             they must all take part in it.
-
-    ``micro_batch`` is the number of samples of a forward pass with which a resumed training begins; None if they are
-    not as many as memory holds.
     """
 
     def __init__(
@@ -71,7 +68,6 @@ class Checkpoint:
         self.written = time.monotonic()
         self.history = History()
         self.best: Tensors = {}
-        self.micro_batch: int | None = None
 
     def keep_best(self, module: torch.nn.Module, loss: float) -> None:
         """Remember the weights if their validation ``loss`` is less than all before."""
@@ -101,7 +97,7 @@ class Checkpoint:
             tensors |= {f"optimiser/{name}/{slot}": tensor for slot, tensor in slots.items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
         scaler = None if self.scaler is None else self.scaler.state_dict()
-        notes = {"seed": seed, "history": asdict(self.history), "scaler": scaler, "micro_batch": self.micro_batch}
+        notes = {"seed": seed, "history": asdict(self.history), "scaler": scaler}
         _write(self.write_to, tensors, notes)
         self.written = time.monotonic()
 
@@ -132,7 +128,7 @@ class Checkpoint:
         state_dict.set_optimizer_state_dict(module, optimiser, state, options=whole)
         if self.scaler is not None and found[1]["scaler"]:
             self.scaler.load_state_dict(found[1]["scaler"])
-        self.history, self.micro_batch = History(**found[1]["history"]), found[1].get("micro_batch")
+        self.history = History(**found[1]["history"])
         return len(self.history.training)
 
 

@@ -57,7 +57,7 @@ class Saved:
     """The content of a judge's file, apart from its weights.
 
     Attributes:
-        recipe: how it was trained; its micro-batch is that which memory held. None of judges that train themselves.
+        recipe: how it was trained. None of judges that train themselves.
         materials: what it was given, except images and features.
         precision: Accelerate's, of training and of its answers.
         vocabulary: its words in the order of their numbers, special ones apart; none for judges without one.

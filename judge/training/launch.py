@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from itertools import compress, count
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from judge.errors import JudgeError
@@ -174,23 +174,6 @@ def _leave() -> None:
 
     if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
         torch.distributed.destroy_process_group()
-
-
-def average_gradients(accelerator: Accelerator, module: nn.Module, lacks_memory: bool) -> bool:
-    """Average the gradients of ``module`` over all processes, or return in all that one ``lacks_memory`` for its own.
-
-    Weights that no process has a gradient of keep none.
-    """
-    import torch
-
-    weights = [weight for weight in module.parameters() if weight.requires_grad]
-    own = [lacks_memory, *(weight.grad is not None for weight in weights)]
-    told = torch.tensor(own, dtype=torch.float32, device=accelerator.device)
-    lacks, *used = accelerator.reduce(told, reduction="sum").tolist()
-    for weight in () if lacks else compress(weights, used):
-        gradient = torch.zeros_like(weight) if weight.grad is None else weight.grad
-        weight.grad = accelerator.reduce(gradient, reduction="mean")
-    return bool(lacks)
 
 
 def uses_fsdp() -> bool:

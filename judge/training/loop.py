@@ -9,15 +9,14 @@ not matter what is trained before it, beside it, or where.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Self, cast
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, broadcast
+from accelerate.utils import DistributedDataParallelKwargs
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
@@ -29,7 +28,6 @@ from judge.training.batches import (
     load_batches,
     make_optimiser,
     make_schedule,
-    repeatable,
     report_lack_of_memory,
     run_fitting,
     sums_of,
@@ -37,12 +35,12 @@ from judge.training.batches import (
     weighted_loss,
 )
 from judge.training.checkpoint import Checkpoint, History, load_weights, read_history
-from judge.training.launch import average_gradients, gather, is_sharded, shard, uses_fsdp
+from judge.training.launch import gather, is_sharded, shard, uses_fsdp
 from judge.training.member import derive_seed
 from judge.types import Predictions, Sample, Target
 
 EVALUATION_BATCH = 256
-_USUAL = 8  # Samples of a micro-batch "usual" where "auto" is not.
+_USUAL = 8  # Samples of a micro-batch "usual".
 _SMALLER = "take a smaller judge, --tuning lora or frozen, or --precision bf16"
 
 
@@ -74,14 +72,13 @@ class Trainer:
         self.rank = self.accelerator.process_index if self.parallel else 0
         self.world = self.accelerator.num_processes if self.parallel else 1
 
-    def choose_micro_batch(self, recipe: Recipe, *, normalises: bool = False) -> int | Literal["auto"] | None:
-        """The samples of a forward pass; "auto" for as many as memory holds, None for the whole share of a batch.
+    def choose_micro_batch(self, recipe: Recipe, *, normalises: bool = False) -> int | None:
+        """The samples of a forward pass; None for the whole share of a batch.
 
         Batches are not cut where a sample's loss depends on the samples beside it (``normalises``).
 
         Raises:
-            JudgeError: batches would be cut that must not be; "auto" for a sharded judge: if one process runs out of
-                memory, the others wait for its shards and cannot repeat the step.
+            JudgeError: batches would be cut that must not be.
         """
         size = recipe.micro_batch
         if normalises:
@@ -92,12 +89,7 @@ class Trainer:
                 what, mend = "batch normalisation is of whole batches", "leave it out, or take a smaller --batch-size"
                 raise JudgeError(what, where=f"--micro-batch {size}", mend=mend)
             return None
-        if size == "auto" and self.sharded:
-            what = "processes that share a judge's weights cannot try what fits into memory"
-            raise JudgeError(what, where="--micro-batch auto", mend="give --micro-batch a number")
-        if size == "usual":
-            return "auto" if self.accelerator.device.type != "cpu" and not self.parallel else _USUAL
-        return size
+        return _USUAL if size == "usual" else size
 
     def cut(self, batch: Sequence[int], size: int | None) -> list[MicroBatch]:
         """This process's share of a batch, cut into micro-batches of ``size``; as many in every process."""
@@ -112,7 +104,6 @@ class NetworkJudge:
 
     Attributes:
         micro_batch: samples of a forward pass; None for whole batches.
-        halves: whether fewer are taken once memory does not hold as many.
     """
 
     network: Network
@@ -127,7 +118,6 @@ class NetworkJudge:
         self.where = f"training judge '{blueprint.name}'"
         self.history = History()
         self.micro_batch: int | None = None
-        self.halves = False
 
     @property
     def module(self) -> nn.Module:
@@ -151,7 +141,7 @@ class NetworkJudge:
             JudgeError: the loss became NaN or infinite; ``keep="best"`` without validation samples; batches cut up
                 under batch normalisation; memory ran out.
         """
-        trainer, share = self.trainer, min(self.recipe.batch_size, len(samples))
+        trainer = self.trainer
         self.network = self.make(samples, seed, empty=trainer.sharded and trainer.rank > 0)
         if not any(weight.requires_grad for weight in self.module.parameters()):
             return self  # A zero-shot judge.
@@ -160,10 +150,8 @@ class NetworkJudge:
         # Frozen parts may stay in evaluation.
         layers = [layer for layer in self.module.train().modules() if layer.training]
         normalises = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in layers)
-        size = trainer.choose_micro_batch(self.recipe, normalises=normalises)
-        self.halves = size == "auto"
-        self.micro_batch = -(-share // trainer.world) if size == "auto" else size
-        mend = _SMALLER if self.halves else f"take a smaller --micro-batch or --batch-size, or {_SMALLER}"
+        self.micro_batch = trainer.choose_micro_batch(self.recipe, normalises=normalises)
+        mend = f"take a smaller --micro-batch or --batch-size, or {_SMALLER}"
         with report_lack_of_memory(self.where, mend, alone=not trainer.parallel):
             self._train(samples, validation, seed)
         return self
@@ -188,8 +176,6 @@ class NetworkJudge:
             agree=(lambda due: bool(gather(due)[0])) if trainer.sharded else bool,
         )
         first = state.load(module, optimiser, seed=seed)
-        if self.halves:
-            self.micro_batch = state.micro_batch or self.micro_batch
         total = recipe.epochs * batches_a_pass
         schedule = make_schedule(optimiser, recipe, total=total, done=first * batches_a_pass)
         trainer.on_step(first * batches_a_pass)
@@ -218,8 +204,6 @@ class NetworkJudge:
                 logits = self._logits(validation)
                 held_out = weighted_loss(logits, Truth.of(validation, self.target), whole=self.whole)
                 state.keep_best(module, float(held_out) / sum(sample.weight for sample in validation))
-            if self.halves:
-                state.micro_batch = self.micro_batch
             state.save(module, optimiser, seed=seed)
             if trainer.on_epoch:
                 trainer.on_epoch(epoch + 1, state.history)
@@ -240,10 +224,6 @@ class NetworkJudge:
         optimiser = make_optimiser(module, self.recipe)
         if trainer.sharded or not trainer.parallel:
             return module, optimiser
-        if self.halves:
-            # DDP sums gradients during the backward pass, which one process may not finish.
-            broadcast(list(module.state_dict().values()))
-            return module, optimiser
         # Captioners may have weights that no answer passes through.
         handler = DistributedDataParallelKwargs(find_unused_parameters=True, gradient_as_bucket_view=True)
         accelerator.ddp_handler = handler
@@ -255,53 +235,29 @@ class NetworkJudge:
         """One pass over the batches; returns the mean loss.
 
         The gradient of a batch is that of its weighted mean loss, however many processes and micro-batches it is cut
-        into: each micro-batch adds its weighted sum over the weight of the whole batch. A batch that memory does not
-        hold is repeated in halves, as are those after it.
+        into: each micro-batch adds its weighted sum over the weight of the whole batch.
         """
         trainer, accelerator = self.trainer, self.trainer.accelerator
         # On the device, and read once an epoch: reading waits for the device.
         total = torch.zeros((), dtype=sums_of(accelerator.device), device=accelerator.device)
-        loaded: Iterator[tuple[Batch, Truth]] | None = None
-        agree = partial(average_gradients, accelerator, self.module) if trainer.parallel else bool
-
-        def add(size: int | None, done: int) -> Tensor:
-            """Add the gradients of the batch after those ``done``; returns the total with its loss."""
-            nonlocal loaded
-            if loaded is None or size != self.micro_batch:
-                self.micro_batch = size
-                cut = [trainer.cut(batch, size) for batch in chosen[done:]]
-                loaded = self._load(samples, list(chain.from_iterable(cut)))
-            with repeatable(self.module, accelerator.device, agree) if self.halves else nullcontext():
-                return self._add_gradients(model, [samples[place] for place in chosen[done]], loaded, total)
-
-        for done in range(len(chosen)):
-            if self.halves and self.micro_batch:
-                total = run_fitting(partial(add, done=done), self.micro_batch, where=self.where, mend=_SMALLER)
-            else:
-                total = add(self.micro_batch, done)
+        cut = [trainer.cut(batch, self.micro_batch) for batch in chosen]
+        loaded = self._load(samples, list(chain.from_iterable(cut)))
+        for batch, parts in zip(chosen, cut, strict=True):
+            scale = trainer.world / sum(samples[place].weight for place in batch)
+            for number in range(len(parts)):
+                inputs, truth = next(loaded)
+                # Shards are summed at every pass: until the last one, each process would hold a whole gradient.
+                sums = trainer.sharded or number + 1 == len(parts)
+                with nullcontext() if sums else accelerator.no_sync(model):
+                    with accelerator.autocast():
+                        logits = model(inputs)
+                    loss = weighted_loss(logits.float(), truth, whole=self.whole) * scale
+                    accelerator.backward(loss)
+                total = total + loss.detach().to(total.dtype) * len(batch)
             step()
         if trainer.parallel:
             total = accelerator.reduce(total, reduction="mean")
         return float(total) / len(samples)
-
-    def _add_gradients(
-        self, model: nn.Module, batch: Sequence[Sample], loaded: Iterator[tuple[Batch, Truth]], total: Tensor
-    ) -> Tensor:
-        """Add the gradients of a batch; returns ``total`` with its loss."""
-        trainer, accelerator = self.trainer, self.trainer.accelerator
-        scale = trainer.world / sum(sample.weight for sample in batch)
-        passes = len(trainer.cut(range(len(batch)), self.micro_batch))
-        for number in range(passes):
-            inputs, truth = next(loaded)
-            # Shards are summed at every pass: until the last one, each process would hold a whole gradient.
-            sums = trainer.sharded or number + 1 == passes
-            with nullcontext() if sums else accelerator.no_sync(model):
-                with accelerator.autocast():
-                    logits = model(inputs)
-                loss = weighted_loss(logits.float(), truth, whole=self.whole) * scale
-                accelerator.backward(loss)
-            total = total + loss.detach().to(total.dtype) * len(batch)
-        return total
 
     def _load(self, samples: Sequence[Sample], cut: Sequence[MicroBatch]) -> Iterator[tuple[Batch, Truth]]:
         device, workers = self.trainer.accelerator.device, self.trainer.workers
@@ -311,9 +267,7 @@ class NetworkJudge:
         """Probabilities [N, A] in (0, 1), rows in the order of ``samples``."""
         if not is_sharded(self.module):
             self.module.to(self.trainer.accelerator.device)
-        size = self.trainer.choose_micro_batch(self.recipe)
-        if self.micro_batch is None and size != "auto":
-            self.micro_batch = size
+        self.micro_batch = self.micro_batch or self.trainer.choose_micro_batch(self.recipe)
         with report_lack_of_memory("predicting", _SMALLER, alone=not self.trainer.parallel):
             found = to_probabilities(self._logits(samples), self.target, whole=self.whole)
         best = self.history.best

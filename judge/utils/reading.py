@@ -203,20 +203,15 @@ class _Loader(_Base):  # type: ignore[misc]  # PyYAML has no types.
         return value
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: ARG002
-        """A mapping. What << merges may be given anew."""
-        found, merged = dict[Any, Any](), dict[Any, Any]()
+        """A mapping; << is no key."""
+        found = dict[Any, Any]()
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 _refuse("a key is a list or a mapping", key_node)
-            value = self.construct_object(value_node)
-            if key_node.tag == f"{_TAG}merge":
-                for part in value if isinstance(value, list) else [value]:
-                    merged = {**part, **merged}
-                continue
             if (key := self.construct_object(key_node)) in found:  # yes and true are one.
                 _refuse(f"key '{key_node.value}' is given twice", key_node)
-            found[key] = value
-        return merged | found
+            found[key] = self.construct_object(value_node)
+        return found
 
 
 def _refuse(problem: str, node: Any) -> NoReturn:

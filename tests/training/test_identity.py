@@ -63,7 +63,7 @@ TRAINED = [*((dict(change), True) for change in (
     {"epochs": 3}, {"learning_rate": 1.0}, {"batch_size": 7}, {"keep": "best"}, {"warmup": 0.1}, {"decay": True},
     {"clip": 1.0}, {"keep": "best", "patience": 2},
 )), *((dict(change), False) for change in (
-    {"micro_batch": 4}, {"micro_batch": "auto"}, {"sharing": "data"}, {"patience": 2},
+    {"micro_batch": 4}, {"sharing": "data"}, {"patience": 2},
 ))]  # fmt: skip
 
 

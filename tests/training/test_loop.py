@@ -6,13 +6,12 @@ import copy
 import math
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, cast
+from typing import Any, cast
 from unittest.mock import Mock, patch
 
 import numpy as np
@@ -64,18 +63,11 @@ def make_judge(
 
 
 class Plain(Words):
-    """Without dropout, which draws other masks for other shapes; asks for 1 GB a sample where it is told to."""
-
-    greedy = False
+    """Without dropout, which draws other masks for other shapes."""
 
     def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
         super().__init__(target, samples)
         self.output = nn.Sequential(nn.Linear(8, len(target.classes)))
-
-    def forward(self, batch: Batch) -> Tensor:
-        if self.greedy and self.training:
-            torch.empty(len(batch["starts"]) << 30, dtype=torch.uint8)
-        return super().forward(batch)
 
 
 def test_micro_batches_add_up_to_the_batch() -> None:
@@ -133,7 +125,7 @@ def test_batches_that_are_normalised_are_not_cut_up() -> None:
     samples = make_samples(50, clue=0.5)
     line = fault_of(make_judge(Normed, micro_batch=5).fit, samples, seed=0)
     assert "--micro-batch 5: batch normalisation is of whole batches. Leave it out" in line
-    whole, fitting = (make_judge(Normed, micro_batch=size).fit(samples, seed=0) for size in (None, "auto"))
+    whole, fitting = (make_judge(Normed, micro_batch=size).fit(samples, seed=0) for size in (None, "usual"))
     assert np.array_equal(whole.predict(samples).probabilities, fitting.predict(samples).probabilities)
 
 
@@ -305,39 +297,16 @@ def test_a_judge_that_was_kept_answers_as_before(tmp_path: Path) -> None:
     assert "judge.safetensors: there are no weights, or they are damaged" in line
 
 
-def test_micro_batch_auto_takes_what_fits() -> None:
-    """In a process that may take 5 GB more than it has (address space; nothing is touched)."""
-    code = f"""
-import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]}
-import resource, test_loop as t
-from pathlib import Path
-held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (held + (5 << 30), -1))
-samples = t.make_samples(50, clue=0.5)
-t.Plain.greedy = True
-halved = t.make_judge(t.Plain, batch_size=32, micro_batch="auto").fit(samples, seed=0)
-print(halved.micro_batch)
-t.Plain.greedy = False
-whole = t.make_judge(t.Plain, batch_size=32).fit(samples, seed=0)
-print(abs(halved.predict(samples).probabilities - whole.predict(samples).probabilities).max() < 1e-5)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["4", "True"]
-
-
 class Forgetful(Words):
-    """Runs out of memory in chosen passes of its training, or in predictions of more than ``most`` captions.
+    """Runs out of memory from the fourth pass of its training on, or in predictions of more than ``most`` captions.
 
     Attributes:
-        lacks: number of a pass of training -> "forward", after dropout was drawn, or "backward".
+        lacks: whether training runs out of memory.
         most: captions of a prediction's pass.
-        heavy: in training a caption of this word does not fit beside more than three others.
         passes, predicted: captions of each pass so far, of training and of predictions.
     """
 
-    lacks: ClassVar[dict[int, str]] = {}
-    most, heavy = 1000, ""
+    lacks, most = False, 1000
 
     def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
         super().__init__(target, samples)
@@ -346,33 +315,23 @@ class Forgetful(Words):
 
     def forward(self, batch: Batch) -> Tensor:
         size, logits = len(batch["starts"]), super().forward(batch)
-        lacks = self.lacks.get(len(self.passes), "") if self.training else ""
         (self.passes if self.training else self.predicted).append(size)
-        is_heavy = self.index.get(self.heavy) in batch["words"].tolist()
-        if (self.training and is_heavy and size > 4) or (not self.training and size > self.most):
-            lacks = "forward"
-        if lacks == "backward":
-            logits.register_hook(out_of_memory)
-        elif lacks:
-            out_of_memory()
+        if self.lacks and len(self.passes) > 3 if self.training else size > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
         return logits
 
 
-def out_of_memory(*_: object) -> NoReturn:
-    raise torch.OutOfMemoryError("CUDA out of memory.")
-
-
-def train_plainly(samples: Sequence[Sample], sizes: Sequence[int], *, batch_size: int) -> tuple[nn.Module, list[float]]:
-    """The weights of three epochs with micro-batches of these ``sizes``, step by step, and the epochs' losses."""
+def train_plainly(samples: Sequence[Sample], size: int, *, batch_size: int) -> tuple[nn.Module, list[float]]:
+    """The weights of three epochs with micro-batches of ``size``, and the epochs' losses."""
     torch.manual_seed(derive_seed(0, 0, 0))
-    network, losses, left = Words(GENDER, samples), [], iter(sizes)
+    network, losses = Words(GENDER, samples), []
     optimiser = torch.optim.Adam(network.parameters(), lr=0.02, fused=True)
     for epoch in range(3):
         torch.manual_seed(derive_seed(0, epoch, 0))
         order = np.random.default_rng(derive_seed(0, epoch, 0)).permutation(len(samples))
         total = 0.0
         for start in range(0, len(order), batch_size):
-            batch, size = [samples[place] for place in order[start : start + batch_size]], next(left)
+            batch = [samples[place] for place in order[start : start + batch_size]]
             for part in (batch[at : at + size] for at in range(0, len(batch), size)):
                 logits, truth = network(network.collate(part)), torch.tensor([sample.answers[0] for sample in part])
                 each = nn.functional.cross_entropy(logits, truth, reduction="none")
@@ -386,89 +345,42 @@ def train_plainly(samples: Sequence[Sample], sizes: Sequence[int], *, batch_size
     return network, losses
 
 
-@pytest.mark.parametrize(
-    ("lacks", "size"), [({}, 16), ({5: "forward"}, 8), ({5: "backward"}, 8), ({5: "forward", 7: "backward"}, 4)]
-)
+@pytest.mark.parametrize("size", [16, 4])
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_step_without_memory_is_repeated_in_halves(
-    lacks: dict[int, str], size: int, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bit for bit a plain loop whose micro-batches are halves from that step on, with dropout and weights.
-
-    An epoch has four steps. Pass 5 is step 5; after it, pass 7 is the second half of step 5.
-    """
+def test_training_is_that_of_a_plain_loop(size: int, workers: int) -> None:
+    """Bit for bit, with dropout, weights and micro-batches of ``size``."""
     samples = [replace(sample, weight=1.0 + number % 3) for number, sample in enumerate(make_samples(50, clue=0.5))]
-    expected, losses = train_plainly(samples, [16] * 5 + [size] * 7, batch_size=16)
-    monkeypatch.setattr(Forgetful, "lacks", lacks)
-    judge, steps = make_judge(Forgetful, micro_batch="auto", epochs=3), list[int]()
+    expected, losses = train_plainly(samples, size, batch_size=16)
+    judge, steps = make_judge(Words, micro_batch=size, epochs=3), list[int]()
     judge.trainer.workers, judge.trainer.on_step = workers, steps.append
     judge.fit(samples, seed=0)
     for name, weight in judge.module.state_dict().items():
         assert torch.equal(weight, expected.state_dict()[name]), name
     assert judge.history.training == losses
     assert steps == [0] + [1] * 12
-    assert judge.micro_batch == size
 
 
 def test_predictions_without_memory_are_repeated_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = make_samples(50, clue=0.5)
     monkeypatch.setattr(Forgetful, "most", 5)
-    judge = make_judge(Forgetful, epochs=1, micro_batch="auto", keep="best")
+    judge = make_judge(Forgetful, epochs=1, micro_batch=16, keep="best")
     judge.fit(samples, seed=0, validation=samples)
     whole = make_judge(Words, epochs=1, keep="best").fit(samples, seed=0, validation=samples)
-    assert judge.micro_batch == 16
     assert judge.history.validation == pytest.approx(whole.history.validation, abs=1e-6)
     assert judge.predict(samples).probabilities == pytest.approx(whole.predict(samples).probabilities, abs=1e-6)
     assert cast(Any, judge.network).predicted[-13:] == [4] * 12 + [2]
 
 
-@pytest.mark.parametrize("size", ["auto", 4])
-def test_a_lack_of_memory_that_halves_do_not_mend_is_one_line(size: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forgetful, "lacks", dict.fromkeys(range(3, 100), "forward"))
-    line = fault_of(make_judge(Forgetful, micro_batch=size).fit, make_samples(50), seed=0)
+def test_a_lack_of_memory_in_training_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forgetful, "lacks", True)
+    line = fault_of(make_judge(Forgetful, micro_batch=4).fit, make_samples(50), seed=0)
     mend = "ake a smaller judge, --tuning lora or frozen, or --precision bf16."
-    if size == "auto":
-        assert line == f"training judge 'test': memory does not hold a single sample a forward pass. T{mend}"
-    else:
-        assert line == (
-            f"training judge 'test': memory has run out. Take a smaller --micro-batch or --batch-size, or t{mend}"
-        )
-    # Nor do they where the optimiser's moments do not fit: its step is not repeated.
-    monkeypatch.setattr(Forgetful, "lacks", {})
+    assert (
+        line == f"training judge 'test': memory has run out. Take a smaller --micro-batch or --batch-size, or t{mend}"
+    )
+    monkeypatch.setattr(Forgetful, "lacks", False)
     monkeypatch.setattr(torch.optim.Adam, "step", Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory.")))
-    assert "memory has run out" in fault_of(make_judge(Forgetful, micro_batch=size).fit, make_samples(50), seed=0)
-
-
-def test_a_training_in_halves_is_resumed_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One caption halves micro-batches of the first epoch; the second begins with halves, killed before it or not."""
-    monkeypatch.setattr(Forgetful, "heavy", "heavy")
-    samples = make_samples(50, clue=0.5)
-    samples[0] = replace(samples[0], words=("heavy",))
-
-    def fit(**how: Any) -> NetworkJudge:
-        return make_judge(Forgetful, micro_batch="auto", epochs=3, **how).fit(samples, seed=1)
-
-    def kill(done: int, history: History) -> None:
-        raise KilledError
-
-    whole, path = fit(), tmp_path / "training.safetensors"
-    with pytest.raises(KilledError):
-        fit(checkpoint=path, on_epoch=kill)
-    resumed = fit(checkpoint=path)
-    assert resumed.micro_batch == whole.micro_batch == 4
-    sizes = cast(Any, whole.network).passes
-    assert sizes[0] == 16
-    assert cast(Any, resumed.network).passes == sizes[-26:] == 2 * ([4] * 12 + [2])
-    assert resumed.history == whole.history
-    for name, weight in resumed.module.state_dict().items():
-        assert torch.equal(weight, whole.module.state_dict()[name]), name
-
-
-def test_shards_do_not_try_what_fits() -> None:
-    made = Trainer(make_accelerator())
-    made.sharded = True
-    line = fault_of(made.choose_micro_batch, Recipe(1, 1e-3, micro_batch="auto"))
-    assert line.startswith("--micro-batch auto: processes that share a judge's weights cannot try what fits")
+    assert "memory has run out" in fault_of(make_judge(Forgetful, micro_batch=4).fit, make_samples(50), seed=0)
 
 
 class Mortal(Words):
@@ -538,16 +450,10 @@ def test_ordinary_logits_become_what_torch_makes_of_them() -> None:
     assert np.isnan(to_probabilities(logits * torch.nan, THREE)).all()
 
 
-@pytest.mark.parametrize(
-    ("device", "parallel", "size"), [("cpu", False, 8), ("cuda", False, "auto"), ("cuda", True, 8)]
-)
-def test_large_judges_fill_a_gpu(device: str, parallel: bool, size: object) -> None:
-    """By default; what was asked for stays, and so do the results' names."""
+def test_the_usual_micro_batch_is_eight() -> None:
     made = Trainer(make_accelerator())
-    made.parallel = parallel
-    made.accelerator = Mock(device=torch.device(device))
     recipe = Recipe(1, 1e-3, micro_batch="usual")
-    assert made.choose_micro_batch(recipe) == size
+    assert made.choose_micro_batch(recipe) == 8
     assert made.choose_micro_batch(replace(recipe, micro_batch=3)) == 3
 
 
