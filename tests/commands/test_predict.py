@@ -403,7 +403,14 @@ def test_eval_results_of_the_hub(trained: Trained, tmp_path: Path) -> None:
     from huggingface_hub import parse_eval_result_entries
 
     files = trained.files
-    quick: dict[str, Any] = {"judge": ["linear"], "folds": 2, "refits": 0, "chance": 0, "workers": 1}
+    quick: dict[str, Any] = {
+        "metrics": "lic,leakage",
+        "judge": ["linear"],
+        "folds": 2,
+        "refits": 0,
+        "chance": 0,
+        "workers": 1,
+    }
     evaluate(human=files.human, captions=files.captions, labels=files.labels, out=tmp_path / "run", **quick)
     done_well("report", tmp_path / "run", "--format", "eval-results", "--out", tmp_path / "bias.yaml")
     entries = parse_eval_result_entries(yaml.safe_load((tmp_path / "bias.yaml").read_text()))
