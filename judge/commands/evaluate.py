@@ -93,6 +93,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     detector: str | None = None,
     weights: str | Mapping[str, str] | None = None,
     mask: MaskMode | None = None,
+    given: str | Sequence[str] | None = None,
     metrics: str | Sequence[str] | None = None,
     judge: str | Sequence[str] | None = None,
     protocol: Protocol | None = None,
@@ -121,7 +122,8 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
         detector: what finds people: "gt", "yolo", "maskrcnn", or "hf:NAME" (a Hugging Face model).
         weights: weights of the detector.
         mask: how much of each person is hidden.
-        metrics: names of metrics, by default LIC and Leakage.
+        given: what conditional leakage knows of each image: "people" (by default), "objects", or both.
+        metrics: names of metrics, by default conditional leakage and LIC.
         judge: names of judges, by default "words+embedding".
         protocol: "crossfit" or "paper".
         seeds: repetitions.
