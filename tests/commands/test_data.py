@@ -83,7 +83,7 @@ def test_a_folder_and_its_commands(world: WorldFiles, zhao: Path) -> None:
     by_attribute = {what.partition(" (")[0]: command for what, command in ready.items()}
     uses = {"gender": "gender", "skin": "skin tone in two classes", "three": "skin tone in three classes"}
     found = {name: run_of(by_attribute[what], world.captions["sat"]).run for name, what in uses.items()}
-    captioner, _ = found["gender"]["captioners"]
+    (captioner,) = found["gender"]["captioners"]
     assert {name: about["captioners"][captioner]["images"] for name, about in found.items()} == {
         "gender": {"female": gender["Female"], "male": gender["Male"]},
         "skin": {"Dark": 24, "Light": 48},
