@@ -20,7 +20,7 @@ _OF_ALL = {"judge", "protocol", *_PROTOCOL, "seeds", "seed", "folds", "workers"}
 _OF_JUDGES = {**JudgeSettings.__annotations__, **SightSettings.__annotations__, **TrainingSettings.__annotations__}
 OF_SOME = tuple(name for name in _OF_JUDGES if name not in _OF_ALL)
 """Settings that some judges read, and others do not."""
-_READ_TASKS = "u, dbac, dpac, ba-objects, dba, multi, dpa and --given objects"
+_READ_TASKS = "u, dbac, dpac, ba-objects, dba, multi and dpa"
 _HIDING = tuple(name for name in ShownSettings.model_fields if name not in {"images", *LabelSettings.model_fields})
 
 
@@ -52,7 +52,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         (("features",), "judges of images", any(row.uses_images for row in rows)),
         (("vectors", "delta"), "contextual alignment", "contextual" in aligned),
         (("tasks",), _READ_TASKS, reads_tasks(config) or not is_run),
-        (("objects",), f"{_READ_TASKS}, and by --quality", reads_tasks(config) or not is_run or scores),
+        (("objects",), f"{_READ_TASKS}, by --given objects and by --quality", reads_tasks(config) or not is_run or scores),
         (("quality_scores",), "--quality", scores),
         (("scene_column",), "labels of a file", any(labelled)),
         (("label_least",), "labels that are derived from human captions", not all(labelled)),
