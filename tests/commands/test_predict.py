@@ -411,7 +411,7 @@ def test_eval_results_of_the_hub(trained: Trained, tmp_path: Path) -> None:
         "chance": 0,
         "workers": 1,
     }
-    evaluate(human=files.human, captions=files.captions, labels=files.labels, out=tmp_path / "run", workers=1, **quick)
+    evaluate(human=files.human, captions=files.captions, labels=files.labels, out=tmp_path / "run", **quick)
     done_well("report", tmp_path / "run", "--format", "eval-results", "--out", tmp_path / "bias.yaml")
     entries = parse_eval_result_entries(yaml.safe_load((tmp_path / "bias.yaml").read_text()))
     rows = [row for row in read_json(tmp_path / "run/metrics.json")["results"] if row["captioner"] in files.captions]

@@ -111,7 +111,7 @@ def test_captioners_alone_are_compared(world: World) -> None:
 
 def test_what_needs_human_captions_says_so(world: World, tmp_path: Path) -> None:
     corpus = pairs(world, 20, dose=0.5)
-    assert "LIC compares with human captions, and there are none" in fault_of(evaluate, corpus)
+    assert "compares with human captions, and there are none" in fault_of(evaluate, corpus)
     assert "Ratio compares" in fault_of(evaluate, corpus, metrics="ratio")
     assert "--quality: quality is measured against human captions" in fault_of(measured, corpus, quality=True)
     assert "a hold-out divides scenes" in fault_of(measured, corpus, protocol="paper", seeds=1)
