@@ -52,7 +52,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         (("features",), "judges of images", any(row.uses_images for row in rows)),
         (("vectors", "delta"), "contextual alignment", "contextual" in aligned),
         (("tasks",), _READ_TASKS, reads_tasks(config) or not is_run),
-        (("objects",), f"{_READ_TASKS}, by --given objects and by --quality", reads_tasks(config) or not is_run or scores),
+        (("objects",), f"{_READ_TASKS}, by --given and by --quality", reads_tasks(config) or not is_run or scores),
         (("quality_scores",), "--quality", scores),
         (("scene_column",), "labels of a file", any(labelled)),
         (("label_least",), "labels that are derived from human captions", not all(labelled)),

@@ -33,7 +33,7 @@ QUICK: dict[str, Any] = {
     "least": 2,
 }
 COUNTED = [name for name, row in METRICS.items() if row.counted]
-# U needs captions that name one class each (tests/metrics/test_uncertainty.py), conditional leakage three human captions.
+# U needs captions that name one class each: tests/metrics/test_uncertainty.py. Conditional leakage needs three people.
 READ = [
     name for name, row in METRICS.items() if not (row.counted or row.uses_images or row.from_annotation or row.given)
 ]
