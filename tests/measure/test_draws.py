@@ -159,9 +159,7 @@ def test_runs_with_and_without_refits(corpus: Corpus, tmp_path: Path) -> None:
         ("lic", "lstm", Plan(refits=4), 1),
         ("lic", "self", Plan(refits=4), 1),
         ("dpac-at", "linear", Plan(), 1),  # The best of several trainings would count.
-        ("lic", "best", Plan(judges=("best", "linear")), 3),
-        ("lic", "best", Plan(judges=("best", "lstm")), 1),  # It may take the answers of either.
-        ("lic", "best", Plan(judges=("best", "sat")), 3),  # Which sees images, as LIC does not.
+        ("lic", "best", Plan(judges=("best", "lstm")), 3),
         ("lic", "linear", Plan(judges=("best", "lstm", "linear")), 3),
     ],
 )
