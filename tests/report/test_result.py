@@ -109,7 +109,7 @@ def test_the_mean_over_classes_is_the_value_of_the_table(metric: str) -> None:
                         ["a", metric, "x", seed, 0, str(image), side, index, answer, "", "", p, guess, -np.log(p), seed]
                     )
     names = "captioner metric judge seed fold image_id side index answer named tasks probability predicted loss"
-    scores = pd.DataFrame(rows, columns=[*names.split(), "validation_loss"])
+    scores = pd.DataFrame(rows, columns=[*names.split(), "validation_loss"]).assign(baseline=1.0)
     (line,) = summarise(scores)
     table = class_score_table(Result((line,), scores, pd.DataFrame(), pd.DataFrame(), {}))
     _, _, classes, images, human, generated, _ = zip(*table.rows, strict=True)
