@@ -58,7 +58,7 @@ def bench() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def setting(bench: Any, coco: Path) -> Any:
-    return bench.Setting(coco)
+    return bench.Setting(coco, refits=8)
 
 
 def trials(captioner: str, values: Sequence[float], error: float, *, dosed: bool = False) -> pd.DataFrame:
