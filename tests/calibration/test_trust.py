@@ -169,7 +169,8 @@ def test_forms_and_doses(bench: Any, setting: Any) -> None:
     assert not bench.begins(dosed, bench.LESS).any()
     assert bench.begins(dosed, bench.AMPLIFIES).mean() >= 0.7
     long = pd.concat([fair, dosed])
-    long = long[long["base"].isin(bench.PARAGRAPHS)]
+    # A strange word in most captions, as of such a dose of "ends", is taken for a word that masking left.
+    long = long[long["base"].isin(bench.PARAGRAPHS) & ~long["captioner"].str.contains("ends")]
     assert len(long) >= 4
     assert not bench.begins(long, bench.NONE).any()
 
