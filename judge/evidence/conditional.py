@@ -67,8 +67,9 @@ def conditional_evidence(builder: EvidenceBuilder, captioner: Captions, metric: 
     joined, _ = builder.join(captioner)
     people, captions = (_spoken(builder, joined, side) for side in ("human", "generated"))
     least = LEAST_PEOPLE if "people" in metric.given else 1
-    tasks = builder.truth.tasks if "objects" in metric.given else None
-    if "objects" in metric.given and (tasks is None or tasks.derived):
+    # Tasks derived from human captions would tell judges what the reference person says.
+    tasks = builder.corpus.tasks if "objects" in metric.given else None
+    if "objects" in metric.given and tasks is None:
         raise RowError(f"{metric.title} needs annotated objects", where=captioner.name, mend="give --objects")
     enough = {image: name for image, name in joined.classes.items() if len(people[image]) >= least}
     classes = {image: name for image, name in enough.items() if tasks is None or image in tasks.by_image}

@@ -60,7 +60,6 @@ class Measured:
     Attributes:
         key: its row of the table.
         of: its evidence.
-        references: who it was compared with.
         scores, refits: its rows of ``scores.parquet`` and of ``replicates.parquet``.
         space: makes features of captions.
         weights: of these features for each class, [D, K]: means over the judges of its captions.
@@ -68,7 +67,6 @@ class Measured:
 
     key: Key
     of: Conditional
-    references: References
     scores: pd.DataFrame
     refits: pd.DataFrame
     space: VectorSpace
@@ -131,7 +129,7 @@ def _measure(request: Request) -> Measured:
     space, readings = _read(of, references, request.judge)
     whole = _Judges(readings, of.classes, of.units.index)
     refits = pd.DataFrame(_refits(request, whole), columns=COLUMNS)
-    return Measured(request.key, of, references, _scores(request, whole), refits, space, whole.weights())
+    return Measured(request.key, of, _scores(request, whole), refits, space, whole.weights())
 
 
 def _read(of: Conditional, references: References, judge: str) -> tuple[VectorSpace, list[Reading]]:

@@ -14,7 +14,7 @@ from helpers import known
 
 from judge import Corpus, evaluate
 from judge.errors import JudgeError
-from judge.measure.conditional import expected_detectable
+from judge.measure.conditional import Reading, _Judges, expected_detectable
 from judge.measure.table import make_table
 from judge.report.page import make_page
 from judge.report.result import Result
@@ -183,3 +183,22 @@ def test_objects_are_known(people: Corpus, coco: Path) -> None:
     (row,) = evaluate(corpus, **{**QUICK, "metrics": "conditional:objects"}).summaries
     assert row.title == "Conditional leakage (objects) (words+embedding)"
     assert np.isfinite(known(row.amplification))
+
+
+def test_captions_that_change_sides_exchange_the_gains() -> None:
+    """In all images the two gains change places; in none nothing changes."""
+    generator = np.random.default_rng(2)
+    classes = np.repeat([0, 1], 30)
+    known, human, generated = generator.normal(size=(3, 60, 4)).astype(np.float32)
+    generated[:, 0] += 2 * classes
+    judges = _Judges([Reading(known, human, generated), Reading(known[:, :2], human, generated)], classes, None)
+    gains = judges.gains()
+    assert gains[1] > gains[0] + 0.1
+    assert judges.exchanged(np.ones(60, np.bool_)).gains() == pytest.approx(gains[::-1], abs=1e-6)
+    assert judges.exchanged(np.zeros(60, np.bool_)).gains() == pytest.approx(gains, abs=1e-6)
+    # A half is measured by judges of its images alone, with the penalty that all of them chose.
+    held = np.arange(60) % 2 == 0
+    penalties = [given.penalty for given in judges.given]
+    half = [Reading(*(part[held] for part in (known[:, :width], human, generated)), penalty)
+            for width, penalty in zip((4, 2), penalties, strict=True)]  # fmt: skip
+    assert judges.among(held).gains() == pytest.approx(_Judges(half, classes[held], None).gains())
