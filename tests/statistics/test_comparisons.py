@@ -198,7 +198,7 @@ def test_halves_and_exchanges_of_a_mean_are_what_they_should_be(neutral: float) 
 
 
 def test_halves_and_exchanges_count_equally_where_judges_are_given_what_is_known() -> None:
-    """By hand: variances 1 (differences of 2) and 4; their mean, 2.5, has (1 + 4)^2 / (1 / 2 + 16 / 3) = 4.3 degrees."""
+    """By hand: variances 1 (differences of 2) and 4; their mean, 2.5, has 5^2 / (1 / 2 + 16 / 3) = 4.3 degrees."""
     drawn = Exchanged(0.0, 2.0, 4)
     found = known(from_halves(3.0, [2.0, 0.0, 1.0, 3.0], drawn, equally=True))
     assert found.standard_error == pytest.approx(2.5**0.5)
