@@ -139,17 +139,22 @@ def test_the_doctor_is_quick() -> None:
 
 @pytest.mark.slow
 def test_the_small_demo_needs_no_extra(tmp_path: Path) -> None:
-    """It measures what the page on the demo says of LIC."""
+    """It measures what the page on the demo says of conditional leakage and of LIC."""
     code = f"from judge.commands.app import app\ntry: app(['demo', '--small', '--out', {str(tmp_path / 'demo')!r}])\n"
     loaded = loaded_after(code + "except SystemExit as end: assert not end.code")
     assert not loaded & {"torch", "cv2", "PIL.Image", "pycocotools", "transformers"}
     found = read_json(tmp_path / "demo" / "results" / "metrics.json")["results"]
     page = (Path(__file__).parents[2] / "docs" / "demo.md").read_text(encoding="utf-8")
-    cells = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "LIC (linear)" in line
-    ]
-    shown = [[f"{row['human']:.3f}", f"{row['generated']:.3f}", f"{row['amplification']:+.3f}"] for row in found]
-    assert shown == [row[2:5] for row in cells if row[0].startswith(tuple(row["captioner"] for row in found))]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
+    rows = {(row[0], row[1].split(" (")[0]): row[2:5] for row in cells if len(row) > 4 and row[1].endswith("(linear)")}
+    shown = {
+        (row["captioner"], row["label"].split(" (")[0]): [
+            f"{row['human']:.3f}", f"{row['generated']:.3f}", f"{row['amplification']:+.3f}"
+        ]
+        for row in found
+    }  # fmt: skip
+    assert len(shown) == 6
+    assert shown == {key: rows[key] for key in shown}
     assert not (tmp_path / "demo" / "world" / "images").exists()
 
 
