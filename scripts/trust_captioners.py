@@ -114,7 +114,6 @@ def _forms() -> Iterator[Form]:
     for name in ("opener and closer", "true detail", "no stop words"):
         yield replace(_of(name, 1), name=f"{name}, typical", typical=True)
     yield Form("two people", write.joined, 2)
-    yield Form("three people", write.joined, 3)
     yield Form("three people, known", write.joined, 0)
     for name in ("two sentences", "three sentences", "paragraph", "markdown"):
         yield _of(name, 2)

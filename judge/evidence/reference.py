@@ -1,16 +1,19 @@
 """The reference person: other people's captions of an image that say as much as a captioner's.
 
 Every human caption of an image takes the role of the reference in turn. If a captioner says more than one person does,
-the reference is as many people's captions as say as much, joined and cut at the length at which both say the same on
-average; only the other people are then known. A caption says the sum over its different content words of -log2 of the
-share of captions of its side that hold the word: common words say little.
+the reference is as many people's captions as say as much, joined; only the other people are then known. The reference
+is cut at the length at which it says as much as the captioner on average.
+
+A caption says the sum over its different content words of -log2 of the share of captions of its side that hold the
+word: common words say little. More people are joined only while the captioner also says more of the words that the
+people use who are known: neither boilerplate nor invention, however varied, calls for further people.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,9 +64,10 @@ class Informative:
             word: -math.log2(count / (len(captions) + 1)) for word, count in counts.items()
         }
 
-    def __call__(self, words: Words) -> float:
-        """Bits of a caption."""
-        return sum(self.bits[word] for word in sorted({*filter(is_content, words)}))
+    def __call__(self, words: Words, heard: Set[str] | None = None) -> float:
+        """Bits of a caption, or of its words that are ``heard``."""
+        said = {*filter(is_content, words)}
+        return sum(self.bits[word] for word in sorted(said if heard is None else said & heard))
 
     def cut(self, words: Words, most: float) -> Words:
         """The first words, without further content words once they say ``most`` bits; the last may go half beyond."""
@@ -78,50 +82,64 @@ class Informative:
         return tuple(found)
 
 
-def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words], *, keep: int = 1) -> References:
+def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words]) -> References:
     """The references of a captioner's ``captions``, [N]; ``people``: human captions of each image, [N][H].
 
-    There are as many roles as most images have human captions; images with fewer repeat some. Of each image ``keep``
-    people or more remain known.
+    There are as many roles as most images have human captions; images with fewer repeat some. Of each image with two
+    human captions or more, at least one person remains known.
     """
     told = Informative([words for of in people for words in of])
-    wanted = float(np.mean([*map(Informative(captions), captions)]))
+    wanted = _mean(map(Informative(captions), captions))
     sizes = Counter(len(of) for of in people)
     count = max(sizes, key=lambda size: (sizes[size], size))
-    for joined in range(1, max(1, count - keep) + 1):
-        roles = [_role(people, role, joined, keep) for role in range(count)]
+    for joined in range(1, max(2, count)):
+        roles = [_role(people, role, joined) for role in range(count)]
         texts = [words for role in roles for words in role.captions]
-        said = float(np.mean([*map(told, texts)]))
-        if said >= _ENOUGH * wanted:
+        heard = [frozenset(word for place in others for word in of[place])
+                 for role in roles for of, others in zip(people, role.others, strict=True)]  # fmt: skip
+        said, agreed = _mean(map(told, texts)), _mean(map(told, texts, heard))
+        shared = _mean(map(told, [*captions] * count, heard))
+        if said >= _ENOUGH * wanted or agreed >= _ENOUGH * shared:
             break
+    # A part of the captions finds the length; all are cut there.
+    places = np.random.default_rng(0).permutation(len(texts))[:_SAMPLE]
+    sample, others = [texts[place] for place in places], [heard[place] for place in places]
+    length = math.inf
     if said > wanted:
-        # A part of the captions finds the length; all are cut there.
-        places = np.random.default_rng(0).permutation(len(texts))[:_SAMPLE]
-        sample = [texts[place] for place in places]
-        most = _length_saying(wanted / said, sample, told)
-        roles = [Reference([told.cut(words, most) for words in role.captions], role.others) for role in roles]
-        said = float(np.mean([told(words) for role in roles for words in role.captions]))
+        length = _length(wanted / said, sample, told, [None] * len(sample))
+    if joined > 1 and agreed > shared:
+        # One person's caption is cut for a brief captioner, and not for one who says little of the image.
+        length = min(length, _length(shared / agreed, sample, told, others))
+    if length < math.inf:
+        roles = [Reference([told.cut(words, length) for words in role.captions], role.others) for role in roles]
+        said = _mean(told(words) for role in roles for words in role.captions)
     return References(tuple(roles), joined, (wanted, said))
 
 
-def _length_saying(share: float, captions: Sequence[Words], told: Informative) -> float:
-    """The length, in bits, at which cut captions say this share, below 1, of their bits."""
+def _mean(bits: Iterable[float]) -> float:
+    return float(np.mean([*bits]))
+
+
+def _length(share: float, captions: Sequence[Words], told: Informative, heard: Sequence[Set[str] | None]) -> float:
+    """The length, in bits, at which cut captions say this share, below 1, of their bits, or of those that are heard."""
     from scipy.optimize import bisect
 
-    whole = float(np.mean([*map(told, captions)]))
+    whole = _mean(map(told, captions, heard))
 
     def excess(length: float) -> float:
-        return float(np.mean([told(told.cut(words, length)) for words in captions])) - share * whole
+        return (
+            _mean(told(told.cut(words, length), of) for words, of in zip(captions, heard, strict=True)) - share * whole
+        )
 
     return float(bisect(excess, 0, 2 * max(map(told, captions)), xtol=0.1))
 
 
-def _role(people: Sequence[Sequence[Words]], role: int, joined: int, keep: int) -> Reference:
-    """In this role, ``joined`` people are the reference of each image, as far as ``keep`` others remain."""
+def _role(people: Sequence[Sequence[Words]], role: int, joined: int) -> Reference:
+    """In this role, ``joined`` people are the reference of each image, as far as another remains."""
     captions, others = list[Words](), list[list[int]]()
     for of in people:
         order = [(role + place) % len(of) for place in range(len(of))]
-        chosen = min(joined, len(of) - keep)
+        chosen = max(1, min(joined, len(of) - 1))
         captions.append(tuple(word for place in order[:chosen] for word in of[place]))
         others.append(order[chosen:])
     return Reference(captions, others)

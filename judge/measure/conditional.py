@@ -125,7 +125,7 @@ def gain_words(measured: Sequence[Measured], examples: pd.DataFrame) -> pd.DataF
 
 def _measure(request: Request) -> Measured:
     of = request.of
-    references = make_references(of.people, [texts[0] for texts in of.captions], keep=int("people" in of.metric.given))
+    references = make_references(of.people, [texts[0] for texts in of.captions])
     space, readings = _read(of, references, request.judge)
     whole = _Judges(readings, of.classes, of.units.index)
     refits = pd.DataFrame(_refits(request, whole), columns=COLUMNS)

@@ -50,8 +50,8 @@ def test_briefer_captions_have_a_briefer_reference() -> None:
     assert said == pytest.approx(wanted, abs=1.5)
 
 
-def test_nobody_need_remain_where_people_are_not_known() -> None:
-    found = make_references([[("dog", "runs")]] * 3, [("dog",)] * 3, keep=0)
+def test_nobody_need_remain_where_there_is_one_person() -> None:
+    found = make_references([[("dog", "runs")]] * 3, [("dog",)] * 3)
     assert [role.others for role in found.roles] == [[[], [], []]]
 
 
@@ -72,3 +72,17 @@ def test_a_part_of_the_captions_finds_the_length() -> None:
         found = make_references(people, [tuple(text) for text in generator.choice(words, (1200, length)).tolist()])
         assert found.bits[1] == pytest.approx(found.bits[0], rel=0.05)
         assert found.people == (1 if length <= 8 else 2)
+
+
+def test_boilerplate_calls_for_nobody() -> None:
+    """Varied words that no person uses say many bits, and nothing of the image: one person is the reference, uncut."""
+    generator = np.random.default_rng(1)
+    things = [[f"thing{n}" for n in generator.choice(90, 9, replace=False)] for _ in range(400)]
+    people = [[tuple(generator.choice(of, 4, replace=False).tolist()) for _ in range(5)] for of in things]
+    others = [of[2:] for of in people]
+    padded = [(*of[0], *(f"filler{n}" for n in generator.choice(20, 9).tolist())) for of in people]
+    found = make_references(others, padded)
+    assert found.people == 1
+    assert found.bits[0] > 1.5 * found.bits[1]
+    assert [*found.roles[0].captions] == [of[0] for of in others]
+    assert make_references(others, [(*of[0], *of[1]) for of in people]).people == 2
