@@ -72,8 +72,8 @@ def compare(assignments: Sequence[Assignment], target: Target, name: str) -> str
     reading, c = READINGS[name]
     settled = [replace(one, settings=c) for one in assignments]
     rows = features(settled[0], reading, c)
-    found = train_together(target, settled, None, reading)  # Makes the features, which are kept.
-    ours = seconds(lambda: train_together(target, settled, None, reading), process_time)
+    found = train_together(target, settled, reading=reading)  # Makes the features, which are kept.
+    ours = seconds(lambda: train_together(target, settled, reading=reading), process_time)
     cells = [name, assignments[0].side, f"{ours:.2f} s"]
     for solver in SOLVERS:
         start = process_time()

@@ -122,7 +122,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
         detector: what finds people: "gt", "yolo", "maskrcnn", or "hf:NAME" (a Hugging Face model).
         weights: weights of the detector.
         mask: how much of each person is hidden.
-        given: what conditional leakage knows of each image: "people" (by default), "objects", or both.
+        given: what conditional leakage knows of each image: "people" (by default), "objects", "image", or several.
         metrics: names of metrics, by default conditional leakage and LIC.
         judge: names of judges, by default "words+embedding".
         protocol: "crossfit" or "paper".
@@ -333,7 +333,8 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
     if not _uses_images(plan):
         return {}
     names = ["mask", "answer_softmax"]
-    if any(find_judge(judge).backbone for judge in config.judge):
+    seen = any(find_metric(name).given for name in spell_out(plan.metrics) if find_metric(name).uses_images)
+    if seen or any(find_judge(judge).backbone for judge in config.judge):
         names += ["backbone", "backbone_weights", "image_size", "reader"]
     if any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):
         names += ["tuning", "dtype", "attn_implementation"]

@@ -9,7 +9,7 @@ from judge.config import flag_of
 from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.judges import JudgedSettings, JudgeSettings, RunSettings, SightSettings, TrainingSettings
 from judge.errors import JudgeError
-from judge.judges import EMBEDDED, FILES, HUGGING_FACE, SELF, find_judge
+from judge.judges import EMBEDDED, FILES, HUGGING_FACE, SEEING, SELF, find_judge
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 from judge.utils.launch import computes_on
@@ -34,6 +34,8 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     # Those of "self", which is some checkpoint, are those of all checkpoints.
     known = (f"{HUGGING_FACE}{name}" if name.startswith(SELF) else name for name in judges)
     read = {option for name in known for option in find_judge(name).options}
+    seen = any(row.given for row in rows if row.uses_images)
+    read |= find_judge(SEEING).options if seen else set()
     by_readers: dict[str, list[str]] = {}
     for name in OF_SOME:
         if name in given and name not in read and (name, getattr(config, name)) != ("embedding", "none"):

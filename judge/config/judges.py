@@ -26,9 +26,9 @@ class JudgeSettings(Settings):
         (DEFAULT_JUDGE,),
         "comma-separated: words+embedding, embedding, linear (words), best (of these three, chosen for "
         "each side), lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, "
-        "bert-ft, bert-pre, sentence:NAME; of images: sat, sat-512, grit, vl-lic, vl-lic-lstm, hf:NAME, self. "
+        "bert-ft, bert-pre, sentence:NAME; of images: seeing, sat, sat-512, grit, vl-lic, vl-lic-lstm, hf:NAME, self. "
         "Each also with -image-only or -caption-only",
-        "words+embedding; for images the metric's own", essential=True, min_length=1, validate_default=True,
+        "words+embedding; for images seeing", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     protocol: Literal["crossfit", "paper"] = option(
         "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: its hold-out", essential=True
@@ -71,7 +71,9 @@ class SightSettings(Settings):
         {}, "word that answers for a class, e.g. female=woman", "the class", flag="--answer", repeated="CLASS=WORD"
     )
     answer_softmax: Literal["restricted", "vocabulary"] = option("vocabulary", "softmax over the answers or all words")
-    backbone: str | None = option(None, "timm name of the image backbone", "the judge's own")
+    backbone: str | None = option(
+        None, "timm name of the image backbone, or patches (random ones, for drawn images)", "the judge's own"
+    )
     backbone_weights: str = option("pretrained", "weights: pretrained (from timm), random, or a file", file=True)
     image_size: int | None = option(None, "image side in pixels, for the backbone", "the backbone's own", ge=32)
     tuning: Literal["full", "frozen", "lora", "zero-shot"] = option("full", "fine-tuning of a Hugging Face captioner")
@@ -142,7 +144,8 @@ class JudgedSettings(TrainingSettings, JudgeSettings, MetricOptions, HumanSettin
     panel = "Metrics"
 
     given: values.Names = option(
-        ("people",), "conditional: what is known of an image: people (its other human captions), objects (annotated)",
+        ("people",), "conditional: what is known of an image: people (its other human captions), objects (annotated), "
+        "image (frozen features, people hidden)",
         essential=True, min_length=1,
     )  # fmt: skip
     metrics: values.Names = option(

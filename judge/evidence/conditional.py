@@ -34,6 +34,7 @@ class Conditional:
         people: human captions of each image, without words that name the class, [N][H].
         captions: the captioner's, likewise, [N][M].
         objects: what each image shows, [N, O], rows of length 1 or 0, people apart; O is 0 if objects are not given.
+        images: vectors of the images, [N, D], people hidden, which are made later; D is 0 if images are not given.
     """
 
     captioner: str
@@ -43,6 +44,7 @@ class Conditional:
     people: Sequence[Sequence[Words]]
     captions: Sequence[Sequence[Words]]
     objects: npt.NDArray[np.float32]
+    images: npt.NDArray[np.float32]
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -77,7 +79,8 @@ def conditional_evidence(builder: EvidenceBuilder, captioner: Captions, metric: 
     size, rarest = min((counts[name], name) for name in {*joined.classes.values()})
     if size < MINIMUM_IMAGES:
         what = f"{size} images of class '{rarest}' have {least} human captions or more; {MINIMUM_IMAGES} are needed"
-        mend = "give objects in place of people: --metrics conditional:objects" if least > 1 else "give more images"
+        instead = "give the images, or their objects, in place of people: --given image, --given objects"
+        mend = instead if least > 1 else "give more images"
         raise RowError(what, where=captioner.name, mend=mend)
     dropped = {
         f"fewer than {least} human captions": len(joined.classes) - len(enough),
@@ -91,6 +94,7 @@ def conditional_evidence(builder: EvidenceBuilder, captioner: Captions, metric: 
         [people[image] for image in classes],
         [captions[image] for image in classes],
         _objects(tasks, [*classes]),
+        np.zeros((len(classes), 0), dtype=np.float32),
     )
 
 

@@ -237,7 +237,8 @@ class Blueprint:
         name: as users type it, and as tables print it.
         reference: paper and place, or what it stands in for.
         judge: makes a judge that trains itself, for a target.
-        joint: trains all judges of a captioner at once, if they share work or choices; returns their predictions.
+        joint: trains all judges of a captioner at once, if they share work or choices; returns their predictions. The
+            last argument is an ``ImageVectors`` of a judge with a backbone, else None.
         explain: trains judges again with the settings that ``joint`` chose, and returns their weights; for judges
             whose log-odds are linear in terms.
         restore: makes a judge that trains itself from its vocabulary and tensors, if it can be saved.
@@ -260,7 +261,7 @@ class Blueprint:
     name: str
     reference: str
     judge: Callable[[Target], Judge] | None = None
-    joint: Callable[[Target, Sequence[Assignment], Keep], list[Predictions]] | None = None
+    joint: Callable[[Target, Sequence[Assignment], Keep, Any], list[Predictions]] | None = None
     explain: Callable[[Target, Sequence[Assignment]], Explanation] | None = None
     restore: Callable[[Target, Words, Mapping[str, Any]], SelfTrained] | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
@@ -310,8 +311,11 @@ PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "sentence"}
 HEADED = frozenset(_ENCODERS)
 HEADS = (3, 5)
 # Linear judges that read a static embedding; its reference may follow: "words+embedding:PATH".
-EMBEDDED = ("words+embedding", "embedding", "best")
+SEEING = "seeing"
+EMBEDDED = ("words+embedding", "embedding", "best", SEEING)
 DEFAULT_JUDGE = EMBEDDED[0]
+# Beside timm's names of backbones: random patches of a run's images.
+PATCHES = "patches"
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
 SELF = "self"
 # Suffix of a judge's name -> the modality that is blanked.
@@ -372,7 +376,7 @@ def with_embedding(name: str, reference: str) -> str:
     key = name.strip().lower()
     if key not in EMBEDDED or not reference:
         return name
-    if reference != "none":
+    if reference != "none" or key == SEEING:
         return f"{key}:{reference}"
     if key != DEFAULT_JUDGE:
         raise JudgeError(f"judge '{key}' needs an embedding", where="--embedding none", mend="use --judge linear")

@@ -1,4 +1,4 @@
-"""Frozen backbones that compute features of images: any network of timm."""
+"""Frozen backbones that compute features of images: any network of timm, or random patches of the images themselves."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from judge.errors import JudgeError, require
-from judge.judges import Materials
+from judge.judges import PATCHES, Materials
+from judge.judges.patches import RandomPatches
 from judge.utils.hub import explaining, quiet_hub
 from judge.utils.identity import content_of_tensors
 from judge.utils.reading import memory_limit, opening, read_bytes
@@ -25,6 +27,9 @@ RANDOM, PRETRAINED = "random", "pretrained"
 # With the tag of the weights: timm's default weights of a name change with its releases, and scores would change too.
 # The ResNets' are torchvision's first, as in the public codes of SAT and LIC.
 RESNET101, RESNET50, SWIN = "resnet101.tv_in1k", "resnet50.tv_in1k", "swin_base_patch4_window12_384.ms_in22k_ft_in1k"
+# Of judges that read one vector of each image: SigLIP 2 (Tschannen et al., 2025; Apache 2.0), which was trained to find
+# the caption of an image.
+ENCODER = "vit_base_patch16_siglip_224.v2_webli"
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _SIZE = 224
 _USED = 0.9  # Share of a network's weights that a file must contain.
@@ -32,9 +37,18 @@ _HEAD, _SPARE = 8, 0.25  # A file may contain so many other tensors (a classifie
 _ITS_OWN = "give weights of the network that --backbone names"
 
 
+def to_square(pixels: Pixels, size: int) -> npt.NDArray[np.float32]:
+    """An image [H, W, 3] uint8 as [S, S, 3] in [0, 1]; resized, not cropped."""
+    import cv2
+
+    way = cv2.INTER_AREA if max(pixels.shape[:2]) > size else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(pixels, (size, size), interpolation=way), dtype=np.float32) / np.float32(255)
+
+
 class TimmBackbone(nn.Module):
     """The last feature map of a timm network made with ``features_only=True``: [B, 3, S, S] -> [B, P, D].
 
+    Of another network its pooled vector, with P = 1, by the network's own way of pooling, such as SigLIP's attention.
     ``size`` is S; ``mean`` and ``std`` are those of the colours in its training, in [0, 1].
     """
 
@@ -48,16 +62,15 @@ class TimmBackbone(nn.Module):
 
     def prepare(self, pixels: Pixels) -> Tensor:
         """An image [H, W, 3] uint8 as [3, S, S] float32; resized to a square, not cropped."""
-        import cv2
-
-        smaller = max(pixels.shape[:2]) > self.size
-        way = cv2.INTER_AREA if smaller else cv2.INTER_LINEAR
-        square = cv2.resize(pixels, (self.size, self.size), interpolation=way).astype(np.float32) / 255
-        return torch.from_numpy(np.ascontiguousarray(((square - self.mean) / self.std).transpose(2, 0, 1)))
+        square = (to_square(pixels, self.size) - self.mean) / self.std
+        return torch.from_numpy(np.ascontiguousarray(square.transpose(2, 0, 1)))
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] -> [B, P, D], positions row by row."""
-        features = self.network(images)[-1]
+        features = self.network(images)
+        if isinstance(features, Tensor):
+            return features[:, None]
+        features = features[-1]
         # Swin's channels come last; EfficientNet has no ``output_fmt``.
         if getattr(self.network, "output_fmt", "NCHW") != "NHWC":
             features = features.permute(0, 2, 3, 1)
@@ -65,8 +78,10 @@ class TimmBackbone(nn.Module):
         return found
 
 
-def make_backbone(materials: Materials, default: str) -> TimmBackbone:
+def make_backbone(materials: Materials, default: str, *, pooled: bool = False) -> TimmBackbone | RandomPatches:
     """The backbone that ``materials`` names, or ``default``; judges of all seeds have the same random weights.
+
+    ``pooled``: one vector for each image, in place of one for each position.
 
     Raises:
         JudgeError: timm has no such network; its weights cannot be downloaded or read, or do not fit; timm is missing.
@@ -75,6 +90,8 @@ def make_backbone(materials: Materials, default: str) -> TimmBackbone:
     import timm
 
     name, weights = materials.backbone or default, materials.backbone_weights
+    if name == PATCHES:
+        return RandomPatches.of(materials)
     config = _config(name)
     tensors: dict[str, Tensor] | None = None
     overlay = dict[str, Any]()
@@ -87,17 +104,19 @@ def make_backbone(materials: Materials, default: str) -> TimmBackbone:
     # Swin and similar networks are built for one size.
     fixed = materials.image_size and config and config.fixed_input_size
     sized: dict[str, Any] = {"img_size": materials.image_size} if fixed else {}
+    kind: dict[str, Any] = {"num_classes": 0} if pooled else {"features_only": True}
     with torch.random.fork_rng(devices=[]), quiet_hub(), explaining(what, where, mend):
         torch.manual_seed(0)
         network = timm.create_model(
-            name, pretrained=weights != RANDOM, pretrained_cfg_overlay=overlay or None, features_only=True, **sized
+            name, pretrained=weights != RANDOM, pretrained_cfg_overlay=overlay or None, **kind, **sized
         )
     if tensors is not None:
         _check(network, tensors, where)
     size = materials.image_size or (config.input_size[1] if config else _SIZE)
     mean, std = (config.mean, config.std) if config else (IMAGENET_MEAN, IMAGENET_STD)
     content = content_of_tensors(network.state_dict())  # timm may get other weights under the same name.
-    backbone = TimmBackbone(network, f"timm {timm.__version__} {name} {content}", size=size, mean=mean, std=std)
+    of = "pooled " if pooled else ""
+    backbone = TimmBackbone(network, f"timm {timm.__version__} {of}{name} {content}", size=size, mean=mean, std=std)
     if materials.image_size:  # timm refuses sizes only when it computes.
         what, mend = f"'{name}' does not take images of {size} pixels", "leave it out, or take a multiple of 32"
         with explaining(what, "--image-size", mend), torch.inference_mode():

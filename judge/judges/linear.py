@@ -1,25 +1,26 @@
-"""Linear judges: logistic regression on a caption's words and word pairs, its static embedding, or both.
+"""Linear judges: logistic regression on a caption's words and word pairs, its static embedding, and its image.
 
-Deterministic, fast, without torch. They are not published attackers; tables name them "linear" (words alone),
-"embedding" and "words+embedding". The strength of regularisation changes LIC by more than captioners differ. Therefore
-C of words, and C of the embedding, are chosen within the training images by log loss, from fixed grids, and reported.
-Each third of these images is held out in turn: one third alone made LIC's standard deviation a sixth larger.
-They are chosen once for both sides of a captioner, from the first captions of each side together: chosen separately,
-their noise made up half of LIC's variance beyond that of the test captions. Only "best" chooses them for each side, and
-may leave out the words or the embedding.
+Deterministic, fast, without torch but for images. They are not published attackers; tables name them "linear" (words
+alone), "embedding", "words+embedding", and with the image "seeing". The strength of regularisation changes LIC by more
+than captioners differ. Therefore C of each block (words, embedding, image) is chosen within the training images by log
+loss, from fixed grids, and reported. Each third of these images is held out in turn: one third alone made LIC's
+standard deviation a sixth larger. C is chosen once for both sides of a captioner, from the first captions of each side
+together: chosen separately, its noise made up half of LIC's variance beyond that of the test captions. Only "best"
+chooses C for each side, and may leave out the words or the embedding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Self
 
 import numpy as np
 
-from judge.judges import Assignment, Blueprint, Explanation, Keep
+from judge.judges import SEEING, Assignment, Backbone, Blueprint, Explanation, Keep, Materials, Modality
+from judge.judges.image_vectors import ImageVectors, Reals
 from judge.judges.logistic import Factors, Features, Logistic, Rows, Solved, merging
 from judge.metrics.scores import centre, shown
 from judge.text.embedding import WORDLLAMA, load_embedding
@@ -29,6 +30,7 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 GRIDS = {
     "C": ((0.01, 0.03, 0.1, 0.3, 1.0, 3.0), 0.03),
     "C of embedding": ((0.1, 0.3, 1.0, 3.0, 10.0, 30.0), 0.3),
+    "C of image": ((0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0), 0.3),
 }
 INNER_FOLDS = 3  # Of the training images, each held out in turn to choose C; with tasks, only the first.
 CHOOSING = 1e-4  # The solver's tolerance meanwhile. All of 40 folds chose as at 1e-6, in half the time; not at 1e-3.
@@ -37,7 +39,7 @@ _COLUMNS = 128  # Problems times answers that are in memory at a time.
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a judge reads: ``words`` and word pairs, and the ``embedding`` with this reference; "" for none.
+    """What a judge reads: ``words`` and word pairs, the ``embedding`` of this name (or ""), and the ``image``.
 
     With ``best``, each side chooses which of them, and C, by itself: C is 0 for what it leaves out.
     """
@@ -45,11 +47,12 @@ class Reading:
     words: bool = True
     embedding: str = ""
     best: bool = False
+    image: bool = False
 
     @property
     def blocks(self) -> list[str]:
         """The keys of GRIDS of its blocks of features."""
-        return [name for name, read in zip(GRIDS, (self.words, self.embedding), strict=True) if read]
+        return [name for name, read in zip(GRIDS, (self.words, self.embedding, self.image), strict=True) if read]
 
 
 WORDS = Reading()
@@ -75,7 +78,7 @@ class LinearJudge:
         """Choose C by weighted log loss on held-out images, then fit on all of ``samples``."""
         places, weights = np.arange(len(samples)), np.array([sample.weight for sample in samples])
         alone = Assignment("human", samples, places, weights, places[:0], seed)
-        train_together(self.target, [alone], lambda _, judge: vars(self).update(vars(judge)), self.reading)
+        train_together(self.target, [alone], lambda _, judge: vars(self).update(vars(judge)), reading=self.reading)
         return self
 
     def _set(self, terms: _Vocabulary, merge: Any, solved: Solved, c: Mapping[str, float]) -> Self:
@@ -106,7 +109,7 @@ class LinearJudge:
 
     def _rows(self, samples: Sequence[Sample]) -> Any:
         captions = [sample.words for sample in samples]
-        return Rows(self._terms.table(captions), self._merge, _embed(captions, self.reading))
+        return Rows(self._terms.table(captions), self._merge, [*_dense(captions, self.reading)])
 
     @property
     def vocabulary(self) -> Words:
@@ -149,7 +152,11 @@ class LinearJudge:
 
 
 def train_together(
-    target: Target, assignments: Sequence[Assignment], keep: Keep | None = None, reading: Reading = WORDS
+    target: Target,
+    assignments: Sequence[Assignment],
+    keep: Keep | None = None,
+    images: ImageVectors | None = None,
+    reading: Reading = WORDS,
 ) -> list[Predictions]:
     """Train the judges of all sides and splits of one captioner; assignments with the same captions share features.
 
@@ -160,7 +167,7 @@ def train_together(
     for place, assignment in enumerate(assignments):
         by_captions.setdefault(id(assignment.samples), []).append(place)
     groups = [[assignments[place] for place in places] for places in by_captions.values()]
-    each = [_Captions(target, group[0].samples, reading) for group in groups]
+    each = [_Captions(target, group[0].samples, reading, images) for group in groups]
     chosen = {(one.side, one.split): one.settings for one in assignments if one.settings}
     if len(chosen) < len({(one.side, one.split) for one in assignments}):
         sides = [group[0].side for group in groups]
@@ -197,12 +204,16 @@ def explain(target: Target, assignments: Sequence[Assignment], reading: Reading 
     return Explanation(terms, contains, model.weights(maps), answers)
 
 
-def _embed(captions: Sequence[Words], reading: Reading) -> Factors | None:
-    if not reading.embedding:
-        return None
-    embedding = load_embedding(reading.embedding)
-    _, words, shares = embedding.captions(captions)
-    return shares, embedding.words(words).astype(np.float64)
+def _dense(captions: Sequence[Words], reading: Reading, images: Reals | None = None) -> Iterator[Factors]:
+    """The embedding of captions, and the vectors of their images, [N, D]."""
+    from scipy.sparse import identity
+
+    if reading.embedding:
+        embedding = load_embedding(reading.embedding)
+        _, words, shares = embedding.captions(captions)
+        yield shares, embedding.words(words).astype(np.float64)
+    if images is not None:
+        yield identity(len(images), format="csr"), images.astype(np.float64)
 
 
 def _key_of(reading: Reading) -> IntArray:
@@ -274,22 +285,28 @@ def _codes(captions: Sequence[Words], words: Words) -> tuple[IntArray, IntArray]
 
 
 @lru_cache(maxsize=8)  # Labels are shuffled over the same captions several times.
-def _terms_of(captions: tuple[Words, ...], reading: Reading) -> tuple[_Vocabulary, Features]:
-    """All terms of captions, and the captions' features."""
+def _terms_of(
+    captions: tuple[Words, ...], seen: tuple[str | None, ...], reading: Reading, images: ImageVectors | None
+) -> tuple[_Vocabulary, Features]:
+    """All terms of captions, and the features of captions and of the images ``seen``."""
     words = tuple(dict.fromkeys(chain.from_iterable(captions))) if reading.words else ()
     found = _codes(captions, words) if reading.words else (np.zeros(0, dtype=np.int64),) * 2
     terms = _Vocabulary(words, np.unique(found[1]))
-    return terms, Features(terms.table_of(len(captions), *found), _embed(captions, reading))
+    vectors = images.of_images(seen) if images else None
+    return terms, Features(terms.table_of(len(captions), *found), [*_dense(captions, reading, vectors)])
 
 
 class _Captions:
     """The captions of one side and index, and the regressions on them."""
 
-    def __init__(self, target: Target, samples: Sequence[Sample], reading: Reading) -> None:
+    def __init__(
+        self, target: Target, samples: Sequence[Sample], reading: Reading, images: ImageVectors | None = None
+    ) -> None:
         samples, self.reading = list(samples), reading
         self.images = [sample.image_id for sample in samples]
         self.scenes = {sample.image_id: sample.scene for sample in samples if sample.scene}
-        self.terms, self.features = _terms_of(tuple(sample.words for sample in samples), reading)
+        seen = tuple(sample.image for sample in samples) if images else ()
+        self.terms, self.features = _terms_of(tuple(sample.words for sample in samples), seen, reading, images)
         self.exclusive = target.kind == "attribute"
         self.answers = shown(samples, len(target.classes)).astype(np.int64)
 
@@ -381,24 +398,42 @@ def _held_out(
     return [[images[row] for row in held] for _, held in folds.split(answers, answers, apart)]
 
 
+_READ = {"linear": "1-2-grams", "embedding": "static embeddings", "best": "1-2-grams, static embeddings, or both"}
+
+
 def make_blueprint(name: str) -> Blueprint:
-    """The judge "linear", "embedding", "words+embedding" or "best"; after a colon the embedding's reference."""
+    """The judge "linear", "embedding", "words+embedding", "best" or "seeing"; the embedding follows a colon."""
     kind, _, reference = name.partition(":")
-    reading = Reading(kind != "embedding", "" if kind == "linear" else reference or WORDLLAMA, kind == "best")
-    if reading.embedding:
-        load_embedding(reading.embedding)
-    named = {"linear": "1-2-grams", "embedding": "static embeddings", "best": "1-2-grams, static embeddings, or both"}
-    what = named.get(kind, "1-2-grams, static embeddings")
-    return Blueprint(
+    embedding = "" if kind == "linear" or reference == "none" else reference or WORDLLAMA
+    reading = Reading(kind != "embedding", embedding, best=kind == "best", image=kind == SEEING)
+    if embedding:
+        load_embedding(embedding)
+    what = _READ.get(kind, "1-2-grams, static embeddings" if embedding else "1-2-grams")
+    what += ", image features" if reading.image else ""
+    found = Blueprint(
         name,
         f"this project; {what} and logistic regression",
         judge=partial(LinearJudge, reading=reading),
         joint=partial(train_together, reading=reading),
         explain=partial(explain, reading=reading),
         restore=partial(LinearJudge.restore, reading=reading),
-        fingerprint=(lambda _: {"embedding": load_embedding(reading.embedding).key}) if reading.embedding else None,
-        reads=frozenset({"embedding"} if reading.embedding else ()),
+        fingerprint=(lambda _: {"embedding": load_embedding(embedding).key}) if embedding else None,
+        reads=frozenset({"embedding"} if embedding else ()),
     )
+    return _with_image(found) if reading.image else found
+
+
+def make_encoder(materials: Materials) -> Backbone:
+    """The frozen network whose vectors of images linear judges read."""
+    from judge.judges.backbones import ENCODER, make_backbone
+
+    return make_backbone(materials, ENCODER, pooled=True)
+
+
+def _with_image(blueprint: Blueprint) -> Blueprint:
+    """A judge that also sees; it is neither stored nor explained word by word."""
+    both: frozenset[Modality] = frozenset({"caption", "image"})
+    return replace(blueprint, judge=None, explain=None, restore=None, modalities=both, backbone=make_encoder)
 
 
 BLUEPRINTS = {"linear": make_blueprint("linear")}

@@ -8,7 +8,7 @@ yet. BENCHMARKS.md compares it with scikit-learn's ``LogisticRegression``.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -37,37 +37,37 @@ Single = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.floating[Any]]
 """In float64, or, for the steps of conjugate gradients, which need no more digits, in float32."""
 Factors = tuple[Any, FloatArray]
-"""A sparse table [N, V] and the vectors [V, D] whose product is an embedding of N samples."""
+"""A sparse table [N, V] and the vectors [V, D] whose product is a dense block of N samples: [N, D]."""
 
 
 class Features:
-    """Features of samples, from a sparse table of words [N, F] and, where given, an embedding.
+    """Features of samples, from a sparse table of words [N, F] and ``dense`` blocks, such as an embedding.
 
-    ``blocks`` are the places of words and embedding among the G + D features; each has a penalty of its own.
+    ``blocks`` are the places of words and of each dense block among the G + D features; each has a penalty of its own.
 
     ``merge``, [F, G], sparse, adds up features that occur in the same samples, such as all that occur once and in one
     caption. Exact: k equal columns get equal weights u and penalty k u^2; one column sqrt(k) times as large with weight
     sqrt(k) u gives the same log-odds and penalty. A sixth (human) to a third (generated) of COCO's columns are merged.
 
-    ``often`` are the places of the most frequent words, the embedding and the intercept: correlated features, for which
+    ``often`` are the places of the most frequent words, dense blocks and the intercept: correlated features, for which
     the diagonal of the Hessian alone would be a poor preconditioner. ``squares`` are those of words, [G, N].
     """
 
-    def __init__(self, table: Any, embedding: Factors | None = None) -> None:
+    def __init__(self, table: Any, dense: Sequence[Factors] = ()) -> None:
         by_feature, groups = table.tocsc(), dict[bytes, int]()
         samples = (by_feature.indices[a:b].tobytes() for a, b in pairwise(by_feature.indptr))
         self.merge = merging(np.array([groups.setdefault(of, len(groups)) for of in samples], dtype=np.int64))
-        self.rows, words = Rows(table, self.merge, embedding), self.merge.shape[1]
-        self.blocks = (slice(words),) if embedding is None else (slice(words), slice(words, self.rows.shape[1] - 1))
+        self.rows, words = Rows(table, self.merge, dense), self.merge.shape[1]
+        ends = np.cumsum([words, *(vectors.shape[1] for _, vectors in dense)]).tolist()
+        self.blocks = (slice(words), *(slice(*ends) for ends in pairwise(ends)))
         self.squares = self.rows.columns[:words].power(2)
         frequent = np.sort(np.argsort(-self.squares.sum(axis=1).A1, kind="stable")[:_FREQUENT])
         self.often = np.append(frequent, np.arange(words, self.rows.shape[1]))
         self._inverses: dict[tuple[float, ...], Single] = {}
-        held, dense = self.rows.single.columns[frequent], np.ones((table.shape[0], 1), dtype=np.float32)
-        if embedding is not None:
-            dense = np.hstack([single(embedding[0] @ embedding[1]), dense])
-        across = held @ dense
-        self._products = np.block([[(held @ held.T).toarray(), across], [across.T, dense.T @ dense]])
+        held, ones = self.rows.single.columns[frequent], np.ones((table.shape[0], 1), dtype=np.float32)
+        others = np.hstack([*(single(shares @ vectors) for shares, vectors in dense), ones])
+        across = held @ others
+        self._products = np.block([[(held @ held.T).toarray(), across], [across.T, others.T @ others]])
 
     def inverse(self, c: tuple[float, ...]) -> Single:
         """About the inverse of the Hessian's block of features ``often``, 0 for ``blocks`` of C 0 (left out)."""
@@ -87,25 +87,24 @@ class Features:
 
 
 class Rows:
-    """Features of samples as the left factor of products, [M, G + D + 1]: merged words, embedding, a column of ones.
+    """Features of samples as the left factor of products, [M, G + D + 1]: merged words, dense blocks, a column of ones.
 
-    An embedding is not multiplied out: products with its factors take a fraction of the time. A column of a product has
-    the same digits whatever the other columns are. BLAS must have one thread (:func:`judge.utils.parallel.threads`).
+    Dense blocks are not multiplied out: products with their factors take a fraction of the time. A column of a product
+    has the same digits whatever the other columns are. BLAS must have one thread (:func:`judge.utils.parallel.threads`).
 
     Attributes:
-        table: words, shares of the embedding's vectors, and ones, [M, G + V + 1], sparse.
-        vectors: word vectors of the embedding, [V, D]; [0, 0] without one.
+        table: words, shares of the vectors of each block, and ones, [M, G + V + 1], sparse.
+        vectors: of each dense block, [V, D]; V and D above and below are sums over the blocks.
     """
 
-    def __init__(self, table: Any, merge: Any, embedding: Factors | None = None) -> None:
+    def __init__(self, table: Any, merge: Any, dense: Sequence[Factors] = ()) -> None:
         from scipy.sparse import csr_matrix, hstack
 
         words, ones = csr_matrix(table @ merge), csr_matrix(np.ones((table.shape[0], 1)))
-        shares, vectors = embedding if embedding is not None else (ones[:, :0], np.zeros((0, 0)))
-        self.table: Any = hstack([words, shares, ones], format="csr")
-        self.vectors: Reals = np.ascontiguousarray(vectors)
+        self.table: Any = hstack([words, *(shares for shares, _ in dense), ones], format="csr")
+        self.vectors: list[Reals] = [np.ascontiguousarray(vectors) for _, vectors in dense]
         self.words = words.shape[1]
-        self.shape = table.shape[0], self.words + vectors.shape[1] + 1
+        self.shape = table.shape[0], self.words + sum(vectors.shape[1] for vectors in self.vectors) + 1
 
     @cached_property
     def columns(self) -> Any:
@@ -117,22 +116,25 @@ class Rows:
         """The same in float32."""
         found = copy(self)
         found.table, found.columns = self.table.astype(np.float32), self.columns.astype(np.float32)
-        found.vectors = single(self.vectors)
+        found.vectors = [*map(single, self.vectors)]
         return found
 
     def __matmul__(self, factor: Reals) -> Reals:
-        return np.asarray(self.table @ self._over_embedding(self.vectors, factor))
+        return np.asarray(self.table @ self._over_blocks(self.vectors, factor))
 
     def transposed(self, factor: Reals) -> Reals:
         """The product of the transposed features with ``factor``, [M, Q] -> [G + D + 1, Q]."""
-        return self._over_embedding(self.vectors.T, self.columns @ factor)
+        return self._over_blocks([vectors.T for vectors in self.vectors], self.columns @ factor)
 
-    def _over_embedding(self, left: Reals, values: Reals) -> Reals:
-        """``values`` in which ``left`` multiplies the rows between those of words and of the intercept."""
-        if not self.vectors.shape[1]:
+    def _over_blocks(self, left: Sequence[Reals], values: Reals) -> Reals:
+        """``values`` in which each of ``left`` multiplies its rows between those of words and of the intercept."""
+        if not left:
             return values
-        rest = values[self.words :]
-        return np.concatenate([values[: self.words], _product(left, rest[:-1]), rest[-1:]])
+        parts, start = [values[: self.words]], self.words
+        for one in left:
+            parts.append(_product(one, values[start : start + one.shape[1]]))
+            start += one.shape[1]
+        return np.concatenate([*parts, values[start:]])
 
 
 def _product(left: Reals, right: Reals) -> Reals:

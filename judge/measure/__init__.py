@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import pandas as pd
 
@@ -74,6 +75,7 @@ def measure(
         ready()
     for line in warn_of_few(work.conditional, plan.small):
         _logger.info(line)
+    work = _see(work, setup, progress)
     _, setup, answers, refits = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
     conditional = _conditional(work, setup, progress)
@@ -141,13 +143,14 @@ def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImag
         left_out = labels.left_out if isinstance(labels, ProductLabels) else ()
         setup.materials.prompt.check([*labels.classes, *left_out])
     seeing = [job for job in work.jobs if job.evidence.sides.uses_images]
-    if seeing:
+    given = [request for request in work.conditional if request.of.metric.uses_images]
+    if seeing or given:
         if open_images is None:
-            names = dict.fromkeys(metric.name for job in seeing for metric in job.metrics)
+            names = dict.fromkeys([of.name for job in seeing for of in job.metrics] + [of.key[1] for of in given])
             what = f"judges of {', '.join(names)} see images, and there are none"
             raise JudgeError(what, where="--images", mend="give the folder of images")
-        evidence = {id(job.evidence): job.evidence for job in seeing}.values()
-        images = open_images(sorted({image for one in evidence for image in one.classes}))
+        classes = [*(job.evidence.classes for job in seeing), *(request.of.joined.classes for request in given)]
+        images = open_images(sorted({*chain.from_iterable(classes)}))
         if images.hiding and masking.get("hide") in {"object", "both"}:
             masking = {**masking, "category": images.hiding.labels[-1]}  # The category that was chosen to be hidden.
         setup = replace(setup, materials=replace(setup.materials, images=images), masking=masking)
@@ -176,6 +179,17 @@ def _conditional(work: Work, setup: TrainingSetup, progress: Progress) -> list[M
     progress("conditional leakage", 0, 0)
     workers = 1 if launched() else setup.workers or usable_cores()
     return in_main_process(lambda: measure_conditional(work.conditional, workers=workers))
+
+
+def _see(work: Work, setup: TrainingSetup, progress: Progress) -> Work:
+    """The work with the vectors of images, where these are given."""
+    images = {image for of in work.conditional if of.of.metric.uses_images for image in of.of.units.images}
+    if not images:
+        return work
+    from judge.training.features import see
+
+    vectors = see(images, setup.materials, setup.features, progress)
+    return replace(work, conditional=tuple(of.seeing(vectors) for of in work.conditional))
 
 
 def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -151,7 +151,7 @@ def _readings(
     parts, starts = space.parts(told), np.cumsum(counts) - counts
     generated = [space.vectors(*space.parts(turn)) for turn in said]
     for number, reference in enumerate(references.roles):
-        known = [of.objects]
+        known = [of.objects, of.images]
         if "people" in of.metric.given:
             # A row for each image, which adds up the captions of those who are known.
             images = np.repeat(np.arange(len(counts)), [len(others) for others in reference.others])

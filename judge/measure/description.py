@@ -140,23 +140,25 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         for name, value in chosen.items():
             counts = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})
             counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
-    _add_conditional(entries, work, plan)
+    _add_conditional(entries, work, plan, setup)
     for (name, metric_name, judge), (why, joined) in work.without_value.items():
         entry = entries.setdefault(name, _entry(name, joined, work, plan))
         entry["without_value"].setdefault(metric_name, {})[judge] = why
     return {of.name: entries[of.name] for of in work.corpus.generated if of.name in entries}
 
 
-def _add_conditional(entries: dict[str, dict[str, Any]], work: Work, plan: Plan) -> None:
+def _add_conditional(entries: dict[str, dict[str, Any]], work: Work, plan: Plan, setup: TrainingSetup) -> None:
     """Add the data behind rows that are given what is known of images."""
     for request in work.conditional:
         of = request.of
         entry = entries.setdefault(of.captioner, _entry(of.captioner, of.joined, work, plan))
         entry["dropped"] |= _positive(of.joined.dropped)
         settings = _settings_of_metric(of.metric, plan, work) | {"refits": request.refits, "seeds": [request.seed]}
+        settings |= _masking(setup) if of.metric.uses_images else {}
         entry["reads"].setdefault(of.metric.name, {})[request.judge] = settings
         marks = _marks(of.joined.classes) | {"human captions": _checksum(of.people)}
         marks |= {"annotation": _checksum(of.objects.tobytes())} if of.objects.size else {}
+        marks |= {"hidden images": _checksum(of.images.tobytes())} if of.images.size else {}
         entry["marks"][of.metric.name] = marks
 
 
@@ -217,11 +219,16 @@ def _settings_of_judge(job: Job, plan: Plan, work: Work, setup: TrainingSetup) -
         found["refits"] = _refits(job, plan, work)
     found |= {"seeds": list(plan.seeds_of(job.metrics[0], job.judge))} | settings_of(judge, setup)
     if job.evidence.sides.uses_images:
-        found |= setup.masking if setup.masking.get("mask") != "none" else {"mask": "none"}
+        found |= _masking(setup)
     # "self" is another checkpoint for every captioner.
     if judge.fingerprint and not job.judge.startswith(SELF):
         found["weights"] = key_of(judge.fingerprint(setup.materials))
     return found
+
+
+def _masking(setup: TrainingSetup) -> Mapping[str, Any]:
+    """How images are hidden."""
+    return setup.masking if setup.masking.get("mask") != "none" else {"mask": "none"}
 
 
 def _checksum(value: object) -> str:

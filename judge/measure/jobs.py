@@ -3,8 +3,9 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Self
 
 import pandas as pd
 
@@ -14,7 +15,8 @@ from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.conditional import Conditional, conditional_evidence
 from judge.evidence.counts import CountRows, count_captions, task_rows
 from judge.evidence.joined import Joined
-from judge.judges import DEFAULT_JUDGE, find_judge, name_self, with_head
+from judge.judges import DEFAULT_JUDGE, EMBEDDED, SEEING, find_judge, name_self, with_head
+from judge.judges.image_vectors import ImageVectors
 from judge.measure.plan import REFITS, Plan, is_quick
 from judge.metrics import Metric, find_metric, spell_out
 from judge.statistics.comparisons import Key
@@ -50,6 +52,12 @@ class Request:
     def key(self) -> Key:
         """The row of the table."""
         return self.of.captioner, self.of.metric.name, self.judge
+
+    def seeing(self, vectors: ImageVectors) -> Self:
+        """The same with the images, where they are given."""
+        if not self.of.metric.uses_images:
+            return self
+        return replace(self, of=replace(self.of, images=vectors.of_images(self.of.units.images)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +258,7 @@ def compares(metrics: Sequence[Metric]) -> bool:
 
 
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
-    """Those of ``judges`` with the modalities of ``metric``; else the default, or for images the judge of its paper.
+    """Those of ``judges`` with the modalities of ``metric``; else the default one.
 
     What is annotated is no text: "linear" reads the names of tasks, or of a class, whatever ``judges`` are.
     """
@@ -260,4 +268,12 @@ def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
     if metric.given:
         return [of for of in judges if of.partition(":")[0] in FEATURES] or [metric.judge]
     fitting = [blueprint.name for blueprint in known if ("image" in blueprint.modalities) == metric.uses_images]
-    return fitting or [metric.judge if metric.uses_images else DEFAULT_JUDGE]
+    return fitting or [_seeing(judges) if metric.uses_images else DEFAULT_JUDGE]
+
+
+def _seeing(judges: Sequence[str]) -> str:
+    """The judge of images that reads what the first linear judge of ``judges`` reads."""
+    for kind, _, reference in (name.partition(":") for name in judges):
+        if kind == "linear" or (kind in EMBEDDED and reference):
+            return f"{SEEING}:{reference or 'none'}"
+    return SEEING

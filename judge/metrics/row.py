@@ -14,7 +14,7 @@ from judge.types import Direction, TargetKind
 
 Hidden = Literal["attribute words", "task words", "people"]
 Prior = Literal["P(t)/P(a)", "P(a^)/P(T)"]
-Known = Literal["people", "objects"]
+Known = Literal["people", "objects", "image"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ class Metric:
             its image; else they guess what is annotated, from captions.
         people_are_tasks: whether what a caption calls people ("a surfer", "a child") is a task too: masked, guessed and
             counted among the tasks that it names.
-        given: what judges know of an image beside the caption: other human captions ("people"), annotated "objects".
+        given: what judges know of an image beside the caption: other human captions ("people"), annotated "objects",
+            frozen features of the "image" with people hidden.
         counted: how a counted metric is computed; None for metrics with a judge.
         origin: package and version, of a metric of another package; set by ``find_metric``.
     """
@@ -105,7 +106,7 @@ class Metric:
     @property
     def uses_images(self) -> bool:
         """Whether its judges see images."""
-        return "people" in self.hidden
+        return "people" in self.hidden or "image" in self.given
 
     @property
     def reads_annotated_tasks(self) -> bool:

@@ -357,7 +357,7 @@ def _variant(row: Metric, name: str) -> Metric:
         given = tuple(of for of in KNOWN if of in name.split("+"))
         if "+".join(given) != name:
             what = f"'{name}' is not known of an image"
-            raise JudgeError(what, where=where, mend=f"write {' or '.join(KNOWN)}, or both as {'+'.join(KNOWN)}")
+            raise JudgeError(what, where=where, mend=f"write {' or '.join(KNOWN)}, or several as {'+'.join(KNOWN)}")
         return replace(row, given=given)
     if "/" in name:
         row = replace(row, holdout=_holdout(name, where))

@@ -23,7 +23,11 @@ from judge.statistics.comparisons import (
 _MOST = 6
 """Pairs of captioners that have a sentence; the table of differences has all."""
 _NO_DIFFERENCE = {CANNOT_TELL, NO_VERDICT, PRIOR_ONLY}
-_KNOWN = {"people": "what other people say of the image", "objects": "the objects in the image"}
+_KNOWN = {
+    "people": "what other people say of the image",
+    "objects": "the objects in the image",
+    "image": "the image with people hidden",
+}
 _HEADS = {
     CANNOT_TELL: "cannot tell whether {} amplifies",
     NO_VERDICT: "no verdict on {}",

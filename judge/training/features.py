@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials
+from judge.judges.image_vectors import ImageVectors
+from judge.judges.linear import make_encoder
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
 from judge.training.disk_cache import Place, find_rows, open_rows, write_rows
@@ -64,9 +66,13 @@ class FeatureStore:
         for place, sample in enumerate(samples):
             key = name_words(sample.words) if self.captions else sample.image
             if key is not None:
-                path, row = self.places[key]
-                rows[place] = self._open(path)[row : row + 1][0]
+                rows[place] = self.row(self.places[key])
         return torch.from_numpy(rows)
+
+    def row(self, place: Place) -> npt.NDArray[np.float16]:
+        """[P, D]."""
+        path, row = place
+        return np.asarray(self._open(path)[row : row + 1][0])
 
 
 class FeatureCache(ABC):
@@ -234,12 +240,9 @@ def precompute(
     seeing = sorted(name for name, judge in judges.items() if "image" in judge.modalities)
     keys: dict[str, str] = {}
     if seeing:
-        if materials.images is None:
-            what = f"there are no images for {', '.join(seeing)}"
-            raise JudgeError(what, where="--images", mend="give the folder of images")
         slots = {id(member.samples): member.samples for member in members}.values()
         images = {sample.image for samples in slots for sample in samples if sample.image is not None}
-        keys = {image: materials.images.key(image) for image in sorted(images)}
+        keys = _keys(images, materials, ", ".join(seeing))
     captions = _captions(members)
 
     def open_cache(judge: Blueprint) -> FeatureCache:
@@ -249,14 +252,37 @@ def precompute(
         assert judge.backbone is not None
         return ImageCache(judge.backbone(materials), materials.images, keys, folder)
 
-    made: dict[Maker, FeatureStore] = {}
-    features = dict[str, FeatureStore]()
+    made: dict[Maker, FeatureStore | ImageVectors] = {}
+    features = dict[str, FeatureStore | ImageVectors]()
     for name, judge in judges.items():
         if make := judge.reader or judge.backbone:
             if make not in made:
-                made[make] = _compute(partial(open_cache, judge), progress)
+                store = _compute(partial(open_cache, judge), progress)
+                made[make] = _pool(store) if judge.joint else store
             features[name] = made[make]
     return Precomputed(keys, features)
+
+
+def see(images: Iterable[str], materials: Materials, folder: Path, progress: Progress | None = None) -> ImageVectors:
+    """The vectors of ``images``, of the encoder that linear judges have; errors as of :func:`precompute`."""
+    keys = _keys(images, materials, "conditional leakage")
+    assert materials.images is not None
+    make = partial(ImageCache, images=materials.images, keys=keys, folder=folder)
+    return _pool(_compute(lambda: make(make_encoder(materials)), progress))
+
+
+def _keys(images: Iterable[str], materials: Materials, whose: str) -> dict[str, str]:
+    """Image id -> hash of its content and mask."""
+    if materials.images is None:
+        raise JudgeError(f"there are no images for {whose}", where="--images", mend="give the folder of images")
+    return {image: materials.images.key(image) for image in sorted(images)}
+
+
+def _pool(store: FeatureStore) -> ImageVectors:
+    """The vectors of a store's images: means over positions. On one thread: the same digits in every process."""
+    rows = {image: store.row(place).astype(np.float32).mean(axis=0) for image, place in store.places.items()}
+    with threads(1):
+        return ImageVectors.of(rows, store.key)
 
 
 def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:

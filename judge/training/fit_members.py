@@ -134,7 +134,8 @@ def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predict
     judges: dict[int, Judge] = {}
     keeps = any(weights_file(member, setup) for member in members)
     with threads(1):
-        answers = joint(members[0].target, assign(members), judges.__setitem__ if keeps else None)
+        images = setup.precomputed.features.get(members[0].judge.name) if setup.precomputed else None
+        answers = joint(members[0].target, assign(members), judges.__setitem__ if keeps else None, images)
         found = _split_answers(members, answers)
     for place, judge in judges.items():
         _store_weights(judge, members[place], setup, found[place])

@@ -101,10 +101,13 @@ def assign(members: Sequence[Member]) -> list[Assignment]:
     # Most caption indices have the same images: look up once how a split divides them.
     known: dict[tuple[int, tuple[str, ...]], tuple[IntArray, FloatArray, IntArray]] = {}
     images: dict[int, tuple[str, ...]] = {}
+    perceived: dict[int, Sequence[Sample]] = {}
     found = []
     for member in members:
         if id(member.samples) not in images:
             images[id(member.samples)] = tuple(sample.image_id for sample in member.samples)
+            blanked = [member.judge.perceive(sample) for sample in member.samples] if member.judge.blanked else None
+            perceived[id(member.samples)] = blanked or member.samples
         key = id(member.split), images[id(member.samples)]
         if key not in known:
             learnt, test = member.places(member.split.train), member.places(member.split.test)
@@ -114,7 +117,9 @@ def assign(members: Sequence[Member]) -> list[Assignment]:
             known[key] = np.array(learnt, dtype=np.int64), np.array(counts), np.array(places, dtype=np.int64)
         name = member.seed, member.split.fold, id(member.split)
         seed = derive_seed(member.seed, 0, member.split.fold)
-        found.append(Assignment(member.side, member.samples, *known[key], seed, name, dict(member.settings)))
+        found.append(
+            Assignment(member.side, perceived[id(member.samples)], *known[key], seed, name, dict(member.settings))
+        )
     return found
 
 
@@ -137,7 +142,8 @@ class Precomputed:
 
     Attributes:
         keys: image id -> hash of its content and mask.
-        features: judge -> the ``FeatureStore`` of images or captions that it is trained on.
+        features: judge -> the ``FeatureStore`` of images or captions that it is trained on; the ``ImageVectors`` of a
+            judge that is trained jointly.
     """
 
     keys: Mapping[str, str] = field(default_factory=dict)

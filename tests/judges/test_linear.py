@@ -198,7 +198,7 @@ def test_other_problems_do_not_change_a_solution(classes: int, dense: int) -> No
     scores = words @ rng.normal(size=(400, classes)) + rng.normal(size=(150, classes))
     answers = np.eye(classes, dtype=np.int64)[scores.argmax(axis=1)]
     features = logistic.Features(
-        csr_matrix(words), (csr_matrix(words[:, :90]), rng.normal(size=(90, dense))) if dense else None
+        csr_matrix(words), [(csr_matrix(words[:, :90]), rng.normal(size=(90, dense)))] if dense else []
     )
     weights = (rng.random((150, 20)) < 0.6) * rng.uniform(0.5, 1.5, (150, 1))
     c = rng.choice(GRIDS["C"][0], (1 + bool(dense), 20))
