@@ -13,11 +13,15 @@ from packaging.utils import canonicalize_name
 
 from judge.commands.console import say
 from judge.config.judges import RunSettings
-from judge.judges import EMBEDDED, FILES, PREFIXES
+from judge.judges import EMBEDDED, FILES, PREFIXES, SEEING
 from judge.masking import DETECTORS
 
 # What needs an extra, beside judges of the extra "vision".
-_EXTRAS = dict.fromkeys((*EMBEDDED, "linear"), "") | {"gt": "images", "maskrcnn": "detectors", "yolo": "ultralytics"}
+_EXTRAS = dict.fromkeys({*EMBEDDED, "linear"} - {SEEING}, "") | {
+    "gt": "images",
+    "maskrcnn": "detectors",
+    "yolo": "ultralytics",
+}
 _EXTRAS |= {name: "networks" for name, module in FILES.items() if module == "encoders"}
 
 

@@ -26,9 +26,10 @@ class JudgeSettings(Settings):
         (DEFAULT_JUDGE,),
         "comma-separated: words+embedding, embedding, linear (words), best (of these three, chosen for "
         "each side), lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, "
-        "bert-ft, bert-pre, sentence:NAME; of images: seeing, sat, sat-512, grit, vl-lic, vl-lic-lstm, hf:NAME, self. "
+        "bert-ft, bert-pre, sentence:NAME; of images: words+embedding+image, linear+image, sat, sat-512, grit, vl-lic, "
+        "vl-lic-lstm, hf:NAME, self. "
         "Each also with -image-only or -caption-only",
-        "words+embedding; for images seeing", essential=True, min_length=1, validate_default=True,
+        "words+embedding; of images words+embedding+image", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     protocol: Literal["crossfit", "paper"] = option(
         "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: its hold-out", essential=True

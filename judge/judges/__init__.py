@@ -297,7 +297,7 @@ class Blueprint:
 _ENCODERS = "lstm", "lstm-bidirectional", "rnn", "rnn-bidirectional", "transformer-1", "transformer-5"
 # The registry: name -> module with its blueprint, imported on first use.
 FILES: dict[str, str] = {
-    "linear": "linear",
+    **dict.fromkeys(("linear", "linear+image"), "linear"),
     **dict.fromkeys(_ENCODERS, "encoders"),
     **dict.fromkeys(("bert-ft", "bert-pre"), "text_encoders"),
     **dict.fromkeys(("sat", "sat-512"), "sat"),
@@ -311,9 +311,8 @@ PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "sentence"}
 HEADED = frozenset(_ENCODERS)
 HEADS = (3, 5)
 # Linear judges that read a static embedding; its reference may follow: "words+embedding:PATH".
-SEEING = "seeing"
-EMBEDDED = ("words+embedding", "embedding", "best", SEEING)
-DEFAULT_JUDGE = EMBEDDED[0]
+EMBEDDED = ("words+embedding", "embedding", "best", "words+embedding+image")
+DEFAULT_JUDGE, SEEING = EMBEDDED[0], EMBEDDED[-1]
 # Beside timm's names of backbones: random patches of a run's images.
 PATCHES = "patches"
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
@@ -376,11 +375,11 @@ def with_embedding(name: str, reference: str) -> str:
     key = name.strip().lower()
     if key not in EMBEDDED or not reference:
         return name
-    if reference != "none" or key == SEEING:
+    if reference != "none":
         return f"{key}:{reference}"
-    if key != DEFAULT_JUDGE:
+    if key not in {DEFAULT_JUDGE, SEEING}:
         raise JudgeError(f"judge '{key}' needs an embedding", where="--embedding none", mend="use --judge linear")
-    return "linear"
+    return "linear" if key == DEFAULT_JUDGE else "linear+image"
 
 
 def with_head(name: str, head: int | None) -> str:

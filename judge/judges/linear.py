@@ -1,12 +1,12 @@
 """Linear judges: logistic regression on a caption's words and word pairs, its static embedding, and its image.
 
-Deterministic, fast, without torch but for images. They are not published attackers; tables name them "linear" (words
-alone), "embedding", "words+embedding", and with the image "seeing". The strength of regularisation changes LIC by more
-than captioners differ. Therefore C of each block (words, embedding, image) is chosen within the training images by log
-loss, from fixed grids, and reported. Each third of these images is held out in turn: one third alone made LIC's
-standard deviation a sixth larger. C is chosen once for both sides of a captioner, from the first captions of each side
-together: chosen separately, its noise made up half of LIC's variance beyond that of the test captions. Only "best"
-chooses C for each side, and may leave out the words or the embedding.
+Deterministic, fast, without torch but for images. They are not published attackers. Tables name them "linear" (words
+alone), "embedding" and "words+embedding", and those that also see "linear+image" and "words+embedding+image". The
+strength of regularisation changes LIC by more than captioners differ. Therefore C of each block (words, embedding,
+image) is chosen within the training images by log loss, from fixed grids, and reported. Each third of these images is
+held out in turn: one third alone made LIC's standard deviation a sixth larger. C is chosen once for both sides of a
+captioner, from the first captions of each side together: chosen separately, its noise made up half of LIC's variance
+beyond that of the test captions. Only "best" chooses C for each side, and may leave out the words or the embedding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from judge.judges import SEEING, Assignment, Backbone, Blueprint, Explanation, Keep, Materials, Modality
+from judge.judges import Assignment, Backbone, Blueprint, Explanation, Keep, Materials, Modality
 from judge.judges.image_vectors import ImageVectors, Reals
 from judge.judges.logistic import Factors, Features, Logistic, Rows, Solved, merging
 from judge.metrics.scores import centre, shown
@@ -402,14 +402,14 @@ _READ = {"linear": "1-2-grams", "embedding": "static embeddings", "best": "1-2-g
 
 
 def make_blueprint(name: str) -> Blueprint:
-    """The judge "linear", "embedding", "words+embedding", "best" or "seeing"; the embedding follows a colon."""
+    """The judge "linear", "embedding", "words+embedding", "best", or one of these with "+image"; ":NAME" may follow."""
     kind, _, reference = name.partition(":")
-    embedding = "" if kind == "linear" or reference == "none" else reference or WORDLLAMA
-    reading = Reading(kind != "embedding", embedding, best=kind == "best", image=kind == SEEING)
+    image, kind = kind.endswith("+image"), kind.removesuffix("+image")
+    embedding = "" if kind == "linear" else reference or WORDLLAMA
+    reading = Reading(kind != "embedding", embedding, best=kind == "best", image=image)
     if embedding:
         load_embedding(embedding)
-    what = _READ.get(kind, "1-2-grams, static embeddings" if embedding else "1-2-grams")
-    what += ", image features" if reading.image else ""
+    what = _READ.get(kind, "1-2-grams, static embeddings") + (", image features" if image else "")
     found = Blueprint(
         name,
         f"this project; {what} and logistic regression",
@@ -420,7 +420,7 @@ def make_blueprint(name: str) -> Blueprint:
         fingerprint=(lambda _: {"embedding": load_embedding(embedding).key}) if embedding else None,
         reads=frozenset({"embedding"} if embedding else ()),
     )
-    return _with_image(found) if reading.image else found
+    return _with_image(found) if image else found
 
 
 def make_encoder(materials: Materials) -> Backbone:
@@ -436,4 +436,4 @@ def _with_image(blueprint: Blueprint) -> Blueprint:
     return replace(blueprint, judge=None, explain=None, restore=None, modalities=both, backbone=make_encoder)
 
 
-BLUEPRINTS = {"linear": make_blueprint("linear")}
+BLUEPRINTS = {name: make_blueprint(name) for name in ("linear", "linear+image")}

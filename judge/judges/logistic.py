@@ -90,7 +90,8 @@ class Rows:
     """Features of samples as the left factor of products, [M, G + D + 1]: merged words, dense blocks, a column of ones.
 
     Dense blocks are not multiplied out: products with their factors take a fraction of the time. A column of a product
-    has the same digits whatever the other columns are. BLAS must have one thread (:func:`judge.utils.parallel.threads`).
+    has the same digits whatever the other columns are. BLAS must have one thread
+    (:func:`judge.utils.parallel.threads`).
 
     Attributes:
         table: words, shares of the vectors of each block, and ones, [M, G + V + 1], sparse.

@@ -274,6 +274,8 @@ def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
 def _seeing(judges: Sequence[str]) -> str:
     """The judge of images that reads what the first linear judge of ``judges`` reads."""
     for kind, _, reference in (name.partition(":") for name in judges):
-        if kind == "linear" or (kind in EMBEDDED and reference):
-            return f"{SEEING}:{reference or 'none'}"
+        if kind == "linear":
+            return "linear+image"
+        if kind in EMBEDDED and reference:
+            return f"{SEEING}:{reference}"
     return SEEING

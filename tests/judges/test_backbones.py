@@ -14,10 +14,13 @@ import pytest
 import timm
 import torch
 from helpers import fault_of
+from PIL import Image
 from safetensors.torch import save_file
 
-from judge.judges import Materials
+from judge.judges import PATCHES, Materials
 from judge.judges.backbones import TimmBackbone, make_backbone
+from judge.judges.image_vectors import ImageVectors
+from judge.masking.masked_images import MaskedImages
 
 SMALL, RANDOM = "test_resnet", Materials(backbone_weights="random", image_size=64)
 
@@ -158,3 +161,62 @@ def refused(materials: Materials, where: str, message: str) -> None:
     line = fault_of(make_backbone, materials, SMALL)
     assert line.startswith(where), line
     assert message in line
+
+
+def test_pooled_vectors_are_what_the_classifier_reads(tmp_path: Path) -> None:
+    """With attention or an average, as the network pools; one vector for each image."""
+    for name in (SMALL, "test_vit", "vit_tiny_patch16_224"):
+        network = saved(tmp_path / f"{name}.safetensors", name)
+        materials = Materials(backbone=name, backbone_weights=str(tmp_path / f"{name}.safetensors"))
+        backbone = make_backbone(materials, SMALL, pooled=True)
+        images = torch.rand(2, 3, backbone.size, backbone.size)
+        with torch.inference_mode():
+            expected = network.forward_head(network.forward_features(images), pre_logits=True)
+            found = backbone(images)
+        assert torch.allclose(found[:, 0], expected, atol=1e-5)
+        assert found.shape == (2, 1, expected.shape[1])
+
+
+def test_random_patches_tell_textures_apart(tmp_path: Path) -> None:
+    """Stripes from checks; the same images give the same encoder, whatever the global generators do."""
+    stripes = np.tile(np.repeat([0, 255], 4), (96, 12)).astype(np.uint8)
+    checks = np.where(np.add.outer(np.arange(96) // 4, np.arange(96) // 4) % 2, 255, 0).astype(np.uint8)
+    names = {}
+    for place in range(20):
+        pixels = np.stack([np.roll((stripes, checks)[place % 2], place, axis=1)] * 3, axis=-1)
+        Image.fromarray(pixels).save(tmp_path / f"{place}.png")
+        names[str(place)] = f"{place}.png"
+    materials = Materials(backbone=PATCHES, images=MaskedImages(tmp_path, names))
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002 - the global one
+        encoder = make_backbone(materials, SMALL, pooled=True)
+        prepared = torch.stack([encoder.prepare(materials.images.read(name)) for name in names])
+        with torch.inference_mode():
+            found.append((encoder.key, encoder(prepared)))
+    assert found[0][0] == found[1][0]
+    assert torch.equal(found[0][1], found[1][1])
+    rows = found[0][1].mean(dim=1).numpy()
+    vectors = ImageVectors.of(dict(zip(names, rows, strict=True)), "key").of_images(names)
+    first, second = vectors[::2], vectors[1::2]
+    across = np.linalg.norm(first.mean(axis=0) - second.mean(axis=0))
+    assert across > 5 * max(first.std(axis=0).max(), second.std(axis=0).max())
+    assert "there are none" in fault_of(lambda: make_backbone(Materials(backbone=PATCHES), SMALL))
+
+
+def test_vectors_of_images() -> None:
+    """Roots of the variances of standardised features; of length 1 on average; as many as images allow."""
+    draws = np.random.default_rng(0)
+    features = draws.normal(size=(400, 3)) @ np.array([[5.0, 5.0, 0.0, 0.0], [0, 1, 0, 0], [0, 0, 1, 0]])
+    found = ImageVectors.of({str(n): row for n, row in enumerate(features)}, "key")
+    rows = found.of_images(map(str, range(400)))
+    assert rows.shape == (400, 3)
+    assert np.mean((rows**2).sum(axis=1)) == pytest.approx(1)
+    standard = (features - features.mean(axis=0))[:, :3] / features.std(axis=0)[:3]
+    variances = np.sort(np.linalg.eigvalsh(standard.T @ standard / 400))
+    spread = np.sort(rows.var(axis=0))
+    assert spread / spread.sum() == pytest.approx(np.sqrt(variances) / np.sqrt(variances).sum(), rel=1e-4)
+    assert not found.of_images([None]).any()
+    few = ImageVectors.of({str(n): row for n, row in enumerate(features[:16])}, "key")
+    assert few.rows.shape == (16, 2)

@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from judge.judges import Assignment, linear, logistic
+from judge.judges.image_vectors import ImageVectors
 from judge.judges.linear import GRIDS, LinearJudge, Reading
 from judge.text.embedding import load_embedding
 from judge.types import Sample, Target
@@ -122,7 +123,7 @@ def test_embeddings_equal_scikit_learn_with_a_penalty_of_their_own(
     c = {"C": 0.3} if words else {}
     reading = Reading(words, WORDLLAMA)
     (first, *_) = assignments = folds([captions], settings=c | {"C of embedding": 2.0})
-    found = linear.train_together(target, assignments, None, reading)[0]
+    found = linear.train_together(target, assignments, reading=reading)[0]
     rows = load_embedding(WORDLLAMA).captions([sample.words for sample in captions])[0] * np.sqrt(2.0)
     terms = linear._Captions(target, captions, Reading()).terms.table([sample.words for sample in captions]).toarray()
     features = csr_matrix(np.hstack([terms * np.sqrt(0.3), rows] if words else [rows]))
@@ -134,7 +135,7 @@ def test_embeddings_equal_scikit_learn_with_a_penalty_of_their_own(
 @pytest.mark.parametrize("reading", [Reading(), Reading(embedding=WORDLLAMA), Reading(False, WORDLLAMA)])
 def test_c_is_one_for_both_sides_of_a_split(reading: Reading) -> None:
     assignments = folds([with_clues(300, GENDER, seed=seed) for seed in range(3)], settings={})
-    found = linear.train_together(GENDER, assignments, None, reading)
+    found = linear.train_together(GENDER, assignments, reading=reading)
     chosen = {(a.split, *predictions.notes.values()) for a, predictions in zip(assignments, found, strict=True)}
     assert len(chosen) == 3
     for place, name in enumerate(reading.blocks):
@@ -157,10 +158,10 @@ def test_a_block_with_c_0_is_left_out(
     monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
     captions = with_clues(100, target)  # Fewer than the embedding has dimensions.
     (first, *_) = assignments = folds([captions], settings=c)
-    found = linear.train_together(target, assignments, None, BEST)[0].probabilities
+    found = linear.train_together(target, assignments, reading=BEST)[0].probabilities
     if reading:
         assignments = folds([captions], settings={name: c[name] for name in reading.blocks})
-        expected = linear.train_together(target, assignments, None, reading)[0].probabilities
+        expected = linear.train_together(target, assignments, reading=reading)[0].probabilities
     else:
         classes = [captions[place].answers[0] for place in first.train]
         shares = np.bincount(classes, first.weights)
@@ -168,13 +169,38 @@ def test_a_block_with_c_0_is_left_out(
     assert found == pytest.approx(expected, abs=1e-6)
 
 
+def test_images_are_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As scikit-learn solves it on words and image side by side; with C 0 the judge is that of the words alone."""
+    monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
+    captions = with_clues(120, GENDER)
+    draws = np.random.default_rng(0)
+    seen = [replace(sample, image=sample.image_id) for sample in captions]
+    rows = draws.normal(size=(120, 7)).astype(np.float32)
+    rows[:, 0] += [sample.answers[0] for sample in seen]
+    images = ImageVectors({sample.image_id: place for place, sample in enumerate(seen)}, rows, "key")
+    reading = Reading(image=True)
+    c = {"C": 0.3, "C of image": 0.3}
+    (first, *_) = assignments = folds([seen], settings=c)
+    found = linear.train_together(GENDER, assignments, None, images, reading)[0].probabilities
+    table = linear._Captions(GENDER, seen, Reading()).terms.table([sample.words for sample in seen]).toarray()
+    both, answers = np.hstack([table, rows]), np.array([sample.answers[0] for sample in seen])
+    model = LogisticRegression(C=0.3, tol=1e-9, max_iter=5000).fit(
+        both[first.train], answers[first.train], sample_weight=first.weights
+    )
+    assert found == pytest.approx(model.predict_proba(both[first.predict]), abs=1e-5)
+    without = folds([seen], settings=c | {"C of image": 0.0})
+    alone = linear.train_together(GENDER, folds([seen], settings={"C": 0.3}), None)[0].probabilities
+    blind = linear.train_together(GENDER, without, None, images, reading)[0].probabilities
+    assert blind == pytest.approx(alone, abs=1e-6)
+
+
 def test_each_side_chooses_its_best_judge() -> None:
     """Its judges are the same without the other side."""
     assignments = folds([with_clues(200, GENDER, seed=seed) for seed in range(2)], settings={})
-    together = linear.train_together(GENDER, assignments, None, BEST)
+    together = linear.train_together(GENDER, assignments, reading=BEST)
     for part in (slice(3), slice(3, 6)):
         for one, other in zip(
-            linear.train_together(GENDER, assignments[part], None, BEST), together[part], strict=True
+            linear.train_together(GENDER, assignments[part], reading=BEST), together[part], strict=True
         ):
             assert np.array_equal(one.probabilities, other.probabilities)
             assert one.notes == other.notes

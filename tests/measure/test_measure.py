@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import few, known, settings_of
+from helpers import fault_of, few, known, settings_of
 
 from judge import evaluate
 from judge.calibration.grammar import World, make_world, simulate, write_world
@@ -206,6 +206,35 @@ def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
     # 70/10/20 of balanced classes.
     scores = result.scores
     assert scores[scores["judge"] == "sat"]["image_id"].nunique() == pytest.approx(80, rel=0.1)
+
+
+def test_linear_judges_see(tmp_path: Path) -> None:
+    """They beat readers where settings go with the attribute and no caption names them; so does what is known."""
+    parameters = Parameters(association=0.0, setting_association=0.95, place=0.0)
+    world = make_world(400, seed=5, parameters=parameters)
+    files = few(write_world(world, {"plain": FAITHFUL}, tmp_path / "world", pictures=96), 3)
+    settings = settings_of(files, tmp_path) | {"backbone": "patches", "resamples": 200, "protocol": "crossfit"}
+    judges = ["linear+image", "linear+image-caption-only", "linear+image-image-only"]
+    settings |= {"folds": 3, "refits": 4, "chance": 0}
+    result = evaluate(**settings, metrics="imagecaptioner2,conditional", judge=judges, given="image")
+    table = {row.judge: row for row in result.summaries if row.metric.name == "imagecaptioner2"}
+    seeing, reading, looking = (known(table[name].human) for name in judges)
+    # 0.95 of the settings are the class's own.
+    assert seeing == pytest.approx(0.9, abs=0.07)
+    assert looking == pytest.approx(seeing, abs=0.05)
+    assert reading == pytest.approx(0.5, abs=0.02)
+    assert table[judges[2]].amplification == 0
+    assert table[judges[0]].p_value is not None
+    (given,) = (row for row in result.summaries if row.metric.given)
+    assert given.metric.name == "conditional:image"
+    # The image tells (2 x 0.975 - 1)^2 of the variance, which captions repeat.
+    assert known(given.known) == pytest.approx(0.9, abs=0.15)
+    assert abs(known(given.human)) < 0.05
+    assert result.run["captioners"]["plain"]["reads"]["conditional:image"]["words+embedding"]["mask"] == "segment"
+    # Without images there is one clear line.
+    blind = settings | {"images": None, "instances": None, "metrics": "conditional:image"}
+    what = "--images: judges of conditional:image see images, and there are none: give the folder of images"
+    assert fault_of(lambda: evaluate(**blind)) == what
 
 
 @pytest.fixture(scope="module")
