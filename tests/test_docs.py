@@ -132,7 +132,7 @@ def test_ci_runs_the_readmes_own_two_commands() -> None:
     found = [line.strip() for block in blocks(README, "bash") for line in block.splitlines() if "pip install" in line]
     assert len(found) == 2
     assert all(command in script for command in found)
-    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
+    assert len(README.read_text(encoding="utf-8").split()) <= 900
 
 
 def test_what_readme_shows_stands_in_the_docs_too() -> None:
@@ -140,18 +140,18 @@ def test_what_readme_shows_stands_in_the_docs_too() -> None:
     columns = {"docs/demo.md": "judge demo", "docs/guides/your-captioner.md": "judge evaluate"}
     for page, title in columns.items():
         short, long = (read_table(ROOT / name, title) for name in ("README.md", page))
-        assert short
-        assert [{key: row[key] for key in short[0]} for row in long] == short
+        assert {row["captioner"] for row in long} == {row["captioner"] for row in short}
+        assert all(row in [{key: one[key] for key in row} for one in long] for row in short)
 
 
 @pytest.mark.slow
-def test_the_first_table_of_readme_is_what_the_command_finds(coco: Path, tmp_path: Path) -> None:
+def test_the_first_table_is_what_the_command_finds(coco: Path, tmp_path: Path) -> None:
     """Scores and amplifications: they need no refits."""
     given = ["--human", coco / "captions_human.json", "--labels", coco / "gender.csv", "--out", tmp_path / "run"]
     given += [part for name in ("nic_plus", "nic_equalizer") for part in ("--captions", coco / f"results/{name}.json")]
     done_well("evaluate", *given, "--seeds", 3, "--refits", 0, "--chance", 0)
     found = read_json(tmp_path / "run/metrics.json")["results"]
-    shown = read_table(README, "judge evaluate")
+    shown = read_table(ROOT / "docs/guides/your-captioner.md", "judge evaluate")
     assert len(found) == len(shown) == 4
     for row, line in zip(found, shown, strict=True):
         assert line["captioner"] == row["captioner"]
