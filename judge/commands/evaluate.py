@@ -36,10 +36,10 @@ from judge.corpus.image_scores import read_image_scores
 from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
 from judge.errors import JudgeError, nearest, require, shortened, some
-from judge.judges import HUGGING_FACE, SELF, find_judge, name_self
+from judge.judges import HUGGING_FACE, PROMPTED, SELF, find_judge, name_self
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan, measure
-from judge.measure.jobs import lay_out
+from judge.measure.jobs import choose_judges, lay_out
 from judge.metrics import find_metric, spell_out
 from judge.quality import ImageScores
 from judge.report.directory import REPORT, RunDirectory, metrics_json
@@ -332,9 +332,10 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
     """Settings that the numbers of judges that see images depend on, for ``metrics.json`` and the notes."""
     if not _uses_images(plan):
         return {}
-    names = ["mask", "answer_softmax"]
-    seen = any(find_metric(name).given for name in spell_out(plan.metrics) if find_metric(name).uses_images)
-    if seen or any(find_judge(judge).backbone for judge in config.judge):
+    names, rows = ["mask"], [row for row in map(find_metric, spell_out(plan.metrics)) if row.uses_images]
+    judges = dict.fromkeys(judge for row in rows if not row.given for judge in choose_judges(row, config.judge))
+    asked = any(judge.startswith((HUGGING_FACE, SELF)) or find_judge(judge).options >= PROMPTED for judge in judges)
+    if any(row.given for row in rows) or any(find_judge(judge).backbone for judge in judges):
         names += ["backbone", "backbone_weights", "image_size", "reader"]
     if any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):
         names += ["tuning", "dtype", "attn_implementation"]
@@ -352,7 +353,8 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
             reference = name.removeprefix(HUGGING_FACE).removesuffix("-caption-only")
             with suppress(JudgeError):  # Where answers come from a store, the checkpoint may be gone.
                 words[HUGGING_FACE + reference] = read_for(reference, [*([lexicon.token] if lexicon else []), UNKNOWN])
-    prompted = {"template": prompt.template, "answers": dict(prompt.answers)}
+    prompted = {"template": prompt.template, "answers": dict(prompt.answers), "answer_softmax": config.answer_softmax}
+    prompted = prompted if asked else {}
     plugin = {"plugin": owner} if (owner := origin("detectors", settings.get("detector", ""))) else {}
     return {"sight": settings | prompted | plugin | ({"read_for": words} if words else {})}
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from judge.errors import some
+from judge.judges import PATCHES
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.quality import Quality
@@ -275,13 +276,15 @@ def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
     if "backbone" in sight:
         size = f" at {sight['image_size']} pixels" if sight["image_size"] else ""
         network = sight["backbone"] or "each judge's own"
-        yield f"Backbone: {network}, weights: {sight['backbone_weights']}{size}."
+        weights = "" if network == PATCHES else f", weights: {sight['backbone_weights']}"
+        yield f"Backbone: {network}{weights}{size}."
     if "tuning" in sight:
         yield f"Captioners as judges: tuning {sight['tuning']}."
     for judge, words in sight.get("read_for", {}).items():
         yield f"{judge} reads " + ", ".join(f'"{word}" for {token}' for token, word in words.items()) + "."
-    among = {"restricted": "among the answers alone", "vocabulary": "among all words"}[sight["answer_softmax"]]
-    yield f'Prompt: "{sight["template"]}", probabilities {among}.'
+    if "template" in sight:
+        among = {"restricted": "among the answers alone", "vocabulary": "among all words"}[sight["answer_softmax"]]
+        yield f'Prompt: "{sight["template"]}", probabilities {among}.'
 
 
 def _chance(result: Result) -> Iterator[str]:

@@ -267,6 +267,6 @@ def test_what_is_known_is_a_part_of_the_name() -> None:
     assert with_given(["conditional:objects"], ["people", "objects"]) == ("conditional:objects",)
     row = find_metric("conditional:objects")
     assert (row.given, row.title) == (("objects",), "Conditional leakage (objects)")
-    for name in ("conditional:objects+people", "conditional:image", "conditional:accuracy"):
+    for name in ("conditional:objects+people", "conditional:sound", "conditional:accuracy"):
         with pytest.raises(JudgeError, match="is not known of an image"):
             find_metric(name)

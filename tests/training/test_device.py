@@ -30,7 +30,7 @@ from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample, Target
 
-LINEAR = {"linear", *EMBEDDED}
+LINEAR = {"linear", "linear+image", *EMBEDDED}
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 TRAINER = "judge/training/"

@@ -83,9 +83,9 @@ def test_equal_members_are_trained_once() -> None:
     trained: list[int] = []
     linear = find_judge("linear")
 
-    def counted(target: Target, assignments: Sequence[Assignment], keep: Keep | None) -> list[Predictions]:
+    def counted(target: Target, assignments: Sequence[Assignment], keep: Keep | None, _: None) -> list[Predictions]:
         trained.append(len(assignments))
-        return list(linear.joint(target, assignments, keep))  # type: ignore[misc]
+        return list(linear.joint(target, assignments, keep, None))  # type: ignore[misc]
 
     members = [replace(member, judge=replace(linear, joint=counted)) for member in make_members("linear", seeds=1)]
     again = [replace(member, samples=(*member.samples,)) for member in members]
