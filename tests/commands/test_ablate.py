@@ -205,7 +205,7 @@ def test_an_object_that_ba_cannot_choose_is_refused_before_anything_is_trained(
     del settings["labels"]
     run_file.write_text(yaml.safe_dump(settings))
     given = [run_file, "--human", world.human, "--captions", world.captions["none"], "--out", tmp_path / "out"]
-    given += ["--metrics", "imagecaptioner2", "--masks", "none,box", "--hides", "person,both"]
+    given += ["--metrics", "imagecaptioner2", "--judge", "sat", "--masks", "none,box", "--hides", "person,both"]
     line = refusal("ablate", "masks", *given)
     assert "Give --labels, or name the object with --category" in line
     assert not [*(tmp_path / "out.partial").rglob("*.safetensors")]

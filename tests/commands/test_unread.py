@@ -68,7 +68,7 @@ BY_READERS = "--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"
         (TRAINED | {"judge": "lstm"}, [BY_READERS]),
         ({"judge": "sat", "metrics": "imagecaptioner2", "answers": {"female": "woman"}}, []),
         ({"metrics": "vl-lic", "answers": {"female": "woman"}},
-         ["--answer is not used by vl-lic, but by sat, sat-512, grit, hf:NAME"]),
+         ["--answer is not used by words+embedding+image, but by sat, sat-512, grit, hf:NAME"]),
         ({"judge": "self", "metrics": "vl-lic", "tuning": "lora"}, []),
         ({"judge": "lstm", "metrics": "error"}, ["--judge is not used by error, but by metrics that ask a judge"]),
         # Settings that a part of the work reads: images, alignment, folds, words that BA counts.
