@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent)]
+sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent), str(HERE.parent / "scripts" / "papers")]
 os.environ["COLUMNS"] = "100"
 
 project = "Caption Judge"

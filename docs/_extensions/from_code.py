@@ -1,7 +1,8 @@
 """Parts of the pages that are made from the code: commands, the tables of metrics and judges.
 
 Directives ``commands``, ``metrics-table`` and ``judges-table``; and references to names that a module imports or that
-have no docstring, which Sphinx by itself calls broken although the code has them. Equations are MathML.
+have no docstring, which Sphinx by itself calls broken although the code has them. Equations are MathML. The tables of
+the papers follow their index (``scripts/papers/run.py``).
 """
 
 from __future__ import annotations
@@ -219,12 +220,19 @@ def visit_display(writer: HTML5Translator, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def add_tables(_: Sphinx, name: str, source: list[str]) -> None:
+    """Below the index of the papers' tables, the tables."""
+    if name == "reproduction":
+        source[0] += "\n" + import_module("run").make_sections()
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """What Sphinx calls."""
     app.add_directive("commands", Commands)
     app.add_directive("metrics-table", MetricsTable)
     app.add_directive("judges-table", JudgesTable)
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_display, None))
+    app.connect("source-read", add_tables)
     app.connect("missing-reference", find_in_code)
     app.connect("autodoc-process-docstring", before_napoleon, priority=400)
     app.connect("autodoc-process-docstring", after_napoleon, priority=600)

@@ -159,20 +159,21 @@ def read_made(name: str) -> Made | None:
 
 
 def make_page() -> str:
-    """The text of ``docs/reproduction.md``: every table, its commands, its figures and ours.
-
-    Ours come from ``made``, or follow from other published tables.
-    """
+    """The text of ``docs/reproduction.md``: an index of the tables, and the papers' rows."""
     known = load_tables().values()
     rows = []
     for paper, label in read_declared()["papers"].items():
-        rows += [f"| [{of.label}](#{_anchor(of)}) | `{of.name}` | {_status(of)} |" for of in known if of.paper == paper]
+        rows += [f"| {of.label} | `{of.name}` | {_status(of)} |" for of in known if of.paper == paper]
         missing = read_declared()["missing"][paper].items()
         rows += [f"| {label}, {number} | | no command: {reason.strip()} |" for number, reason in missing]
     index = "\n".join(["| table | name | status |", "| --- | --- | --- |", *rows])
     head = (FOLDER / "page.md").read_text(encoding="utf-8")
-    sections = (part for table in known for part in _section(table))
-    return "\n".join([head, index, "", *_rows(), *sections]).rstrip() + "\n"
+    return "\n".join([head, index, "", *_rows()]).rstrip() + "\n"
+
+
+def make_sections() -> str:
+    """A section for each table: its commands, its figures and ours, from ``made`` or from other published tables."""
+    return "\n".join(part for table in load_tables().values() for part in _section(table))
 
 
 def _rows() -> Iterator[str]:
@@ -204,11 +205,6 @@ def _status(table: PaperTable) -> str:
     if not made:
         found.append(f"not made here: {table.not_shared or 'its run (--shared) has not been kept yet'}")
     return "; ".join([*found, f"the paper's run needs {', '.join(table.needs)}"])
-
-
-def _anchor(table: PaperTable) -> str:
-    kept = "".join(letter for letter in table.heading.lower() if letter.isalnum() or letter in " -_")
-    return kept.replace(" ", "-")
 
 
 def _section(table: PaperTable) -> Iterator[str]:
