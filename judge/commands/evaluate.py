@@ -332,7 +332,8 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
     """Settings that the numbers of judges that see images depend on, for ``metrics.json`` and the notes."""
     if not _uses_images(plan):
         return {}
-    names, rows = ["mask"], [row for row in map(find_metric, spell_out(plan.metrics)) if row.uses_images]
+    names = ["mask", "image_features"]
+    rows = [row for row in map(find_metric, spell_out(plan.metrics)) if row.uses_images]
     judges = dict.fromkeys(judge for row in rows if not row.given for judge in choose_judges(row, config.judge))
     asked = any(judge.startswith((HUGGING_FACE, SELF)) or find_judge(judge).options >= PROMPTED for judge in judges)
     if any(row.given for row in rows) or any(find_judge(judge).backbone for judge in judges):

@@ -77,6 +77,10 @@ class SightSettings(Settings):
     )
     backbone_weights: str = option("pretrained", "weights: pretrained (from timm), random, or a file", file=True)
     image_size: int | None = option(None, "image side in pixels, for the backbone", "the backbone's own", ge=32)
+    image_features: Path | None = option(
+        None, "vectors of images by another tool (.npz, .safetensors, Parquet), in place of --images and --backbone; "
+        "for linear judges and --given image",
+    )  # fmt: skip
     tuning: Literal["full", "frozen", "lora", "zero-shot"] = option("full", "fine-tuning of a Hugging Face captioner")
     dtype: Literal["float32", "bf16"] = option(
         "float32", "type of those weights of a Hugging Face captioner that are not trained; bf16 halves their memory"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from judge.errors import JudgeError, nearest, require
@@ -112,6 +113,7 @@ class Materials:
         backbone: timm's name of the image network; None for the judge's own.
         backbone_weights: "pretrained" (downloaded by timm), "random", or a file.
         image_size: side of the backbone's input in pixels; None for its own.
+        image_features: file of vectors that another tool computed, in place of a backbone of linear judges.
         tuning: which part of a Hugging Face captioner is trained.
         dtype: type of its matrices that are not trained; all other weights are float32.
         checkpointing: recompute its activations in the backward pass. The numbers are the same, up to rounding.
@@ -127,6 +129,7 @@ class Materials:
     backbone: str | None = None
     backbone_weights: str = "pretrained"
     image_size: int | None = None
+    image_features: Path | None = None
     tuning: Tuning = "full"
     dtype: Stored = "float32"
     checkpointing: bool = False

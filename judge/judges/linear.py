@@ -433,7 +433,10 @@ def make_encoder(materials: Materials) -> Backbone:
 def _with_image(blueprint: Blueprint) -> Blueprint:
     """A judge that also sees; it is neither stored nor explained word by word."""
     both: frozenset[Modality] = frozenset({"caption", "image"})
-    return replace(blueprint, judge=None, explain=None, restore=None, modalities=both, backbone=make_encoder)
+    reads = blueprint.reads | {"image_features"}
+    return replace(
+        blueprint, judge=None, explain=None, restore=None, modalities=both, backbone=make_encoder, reads=reads
+    )
 
 
 BLUEPRINTS = {name: make_blueprint(name) for name in ("linear", "linear+image")}

@@ -144,11 +144,12 @@ def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImag
         setup.materials.prompt.check([*labels.classes, *left_out])
     seeing = [job for job in work.jobs if job.evidence.sides.uses_images]
     given = [request for request in work.conditional if request.of.metric.uses_images]
-    if seeing or given:
+    reading = setup.materials.image_features and all(job.member.judge.joint for job in seeing)
+    if (seeing or given) and not reading:
         if open_images is None:
             names = dict.fromkeys([of.name for job in seeing for of in job.metrics] + [of.key[1] for of in given])
             what = f"judges of {', '.join(names)} see images, and there are none"
-            raise JudgeError(what, where="--images", mend="give the folder of images")
+            raise JudgeError(what, where="--images", mend="give the folder of images, or --image-features")
         classes = [*(job.evidence.classes for job in seeing), *(request.of.joined.classes for request in given)]
         images = open_images(sorted({*chain.from_iterable(classes)}))
         if images.hiding and masking.get("hide") in {"object", "both"}:

@@ -267,13 +267,15 @@ def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
     """Notes on judges of images: what is hidden, the backbone, and the prompt."""
     if not sight:
         return
-    if sight["mask"] == "none":
+    if sight.get("image_features"):
+        yield f"Vectors of images: from {sight['image_features']}. Whether people are hidden in them is not checked."
+    elif sight["mask"] == "none":
         yield "Images as they are: nobody is hidden from judges."
     else:
         hidden = hidden_things(sight["hide"], sight["category"] or "the object")
         grown = f", grown by {sight['dilation']} pixels" if sight["dilation"] else ""
         yield f"Images: {hidden} hidden, found by {sight['detector']}, {sight['mask']}, {sight['fill']}{grown}."
-    if "backbone" in sight:
+    if "backbone" in sight and not sight.get("image_features"):
         size = f" at {sight['image_size']} pixels" if sight["image_size"] else ""
         network = sight["backbone"] or "each judge's own"
         weights = "" if network == PATCHES else f", weights: {sight['backbone_weights']}"

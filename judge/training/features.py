@@ -16,6 +16,7 @@ import torch
 from accelerate.utils import send_to_device
 from torch import Tensor, nn
 
+from judge.corpus.image_features import choose_features, read_image_features
 from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials
 from judge.judges.image_vectors import ImageVectors
@@ -238,11 +239,10 @@ def precompute(
     """
     judges = {member.judge.name: member.judge for member in members}
     seeing = sorted(name for name, judge in judges.items() if "image" in judge.modalities)
-    keys: dict[str, str] = {}
-    if seeing:
-        slots = {id(member.samples): member.samples for member in members}.values()
-        images = {sample.image for samples in slots for sample in samples if sample.image is not None}
-        keys = _keys(images, materials, ", ".join(seeing))
+    slots = {id(member.samples): member.samples for member in members if seeing}.values()
+    images = {sample.image for samples in slots for sample in samples if sample.image is not None}
+    reading = materials.image_features and all(judges[name].joint for name in seeing)
+    keys = {} if reading or not seeing else _keys(images, materials, ", ".join(seeing))
     captions = _captions(members)
 
     def open_cache(judge: Blueprint) -> FeatureCache:
@@ -256,7 +256,9 @@ def precompute(
     features = dict[str, FeatureStore | ImageVectors]()
     for name, judge in judges.items():
         if make := judge.reader or judge.backbone:
-            if make not in made:
+            if make not in made and judge.joint and materials.image_features:
+                made[make] = _read(images, materials.image_features)
+            elif make not in made:
                 store = _compute(partial(open_cache, judge), progress)
                 made[make] = _pool(store) if judge.joint else store
             features[name] = made[make]
@@ -265,6 +267,8 @@ def precompute(
 
 def see(images: Iterable[str], materials: Materials, folder: Path, progress: Progress | None = None) -> ImageVectors:
     """The vectors of ``images``, of the encoder that linear judges have; errors as of :func:`precompute`."""
+    if materials.image_features:
+        return _read(images, materials.image_features)
     keys = _keys(images, materials, "conditional leakage")
     assert materials.images is not None
     make = partial(ImageCache, images=materials.images, keys=keys, folder=folder)
@@ -276,6 +280,14 @@ def _keys(images: Iterable[str], materials: Materials, whose: str) -> dict[str, 
     if materials.images is None:
         raise JudgeError(f"there are no images for {whose}", where="--images", mend="give the folder of images")
     return {image: materials.images.key(image) for image in sorted(images)}
+
+
+def _read(images: Iterable[str], file: Path) -> ImageVectors:
+    """The vectors of a file."""
+    found = choose_features(read_image_features(file), images, str(file))
+    content = digest_of(*(part for image, row in found.items() for part in (image, row.tobytes())))
+    with threads(1):
+        return ImageVectors.of(found, content)
 
 
 def _pool(store: FeatureStore) -> ImageVectors:

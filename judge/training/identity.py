@@ -23,7 +23,7 @@ from judge.utils.tensors import peek_notes, read_sound
 
 _SAME_NUMBERS = {"micro_batch", "sharing", "checkpointing"}
 # The key of the features holds them by content.
-_OF_BACKBONES = {"backbone", "backbone_weights", "image_size"}
+_OF_BACKBONES = {"backbone", "backbone_weights", "image_size", "image_features"}
 _DATA, _SPLIT = "captions, labels or images", "its training or test images"
 _IMAGES, _CAPTIONS = "the features of images", "the vectors of captions"
 _version = cache(version)
