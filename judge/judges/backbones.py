@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from judge.errors import JudgeError, require
 from judge.judges import PATCHES, Materials
-from judge.judges.patches import RandomPatches
+from judge.judges.patches import RandomPatches, to_square
 from judge.utils.hub import explaining, quiet_hub
 from judge.utils.identity import content_of_tensors
 from judge.utils.reading import memory_limit, opening, read_bytes
@@ -35,14 +34,6 @@ _SIZE = 224
 _USED = 0.9  # Share of a network's weights that a file must contain.
 _HEAD, _SPARE = 8, 0.25  # A file may contain so many other tensors (a classifier), and such a share (resized tables).
 _ITS_OWN = "give weights of the network that --backbone names"
-
-
-def to_square(pixels: Pixels, size: int) -> npt.NDArray[np.float32]:
-    """An image [H, W, 3] uint8 as [S, S, 3] in [0, 1]; resized, not cropped."""
-    import cv2
-
-    way = cv2.INTER_AREA if max(pixels.shape[:2]) > size else cv2.INTER_LINEAR
-    return np.asarray(cv2.resize(pixels, (size, size), interpolation=way), dtype=np.float32) / np.float32(255)
 
 
 class TimmBackbone(nn.Module):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, unfold
@@ -84,9 +85,15 @@ class RandomPatches(nn.Module):
         return adaptive_avg_pool2d(maps, _QUARTERS).flatten(2).transpose(1, 2)
 
 
-def _prepared(pixels: Pixels, size: int) -> Tensor:
-    from judge.judges.backbones import to_square
+def to_square(pixels: Pixels, size: int) -> npt.NDArray[np.float32]:
+    """An image [H, W, 3] uint8 as [S, S, 3] in [0, 1]; resized, not cropped."""
+    import cv2
 
+    way = cv2.INTER_AREA if max(pixels.shape[:2]) > size else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(pixels, (size, size), interpolation=way), dtype=np.float32) / np.float32(255)
+
+
+def _prepared(pixels: Pixels, size: int) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(to_square(pixels, size).transpose(2, 0, 1)))
 
 
