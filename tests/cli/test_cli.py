@@ -148,8 +148,8 @@ def test_the_small_demo_needs_no_extra(tmp_path: Path) -> None:
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
     rows = {(row[0], row[1].split(" (")[0]): row[2:5] for row in cells if len(row) > 4 and row[1].endswith("(linear)")}
     shown = {
-        (row["captioner"], row["label"].split(" (")[0]): [
-            f"{row['human']:.3f}", f"{row['generated']:.3f}", f"{row['amplification']:+.3f}"
+        (row["captioner"], METRICS[row["metric"]].title): [
+            *(f"{row[side]:.3f}" for side in ("human", "generated")), f"{row['amplification']:+.3f}"
         ]
         for row in found
     }  # fmt: skip
