@@ -79,7 +79,7 @@ def command(
     out: Annotated[Path, typer.Option(help="folder for the world and the results")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(min=0, max=2**31, help="seed of the world")] = 0,
     images: Annotated[int, typer.Option(min=200, help="images in the world")] = 1200,
-    small: Annotated[bool, typer.Option("--small", help="judge captions alone: needs no extra, about a minute")] = False,
+    small: Annotated[bool, typer.Option("--small", help="judge captions alone: needs no extra; a minute")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="print all notes too")] = False,
 ) -> None:
     """Measure a small drawn world whose true amplification is known. Needs no download."""
