@@ -8,7 +8,7 @@ import time
 from types import FrameType
 from typing import Any, TextIO
 
-from judge.utils.launch import is_main_process, launched
+from judge.utils.launch import is_main_process, launched, mark_fault_reported, reports_fault, shared_store
 
 _ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 _AGAIN = 1.0  # Seconds. A second signal that comes sooner is ignored: a terminal and a launcher both send one.
@@ -62,13 +62,16 @@ def interrupted_by(error: BaseException) -> int | None:
 
 def report_interrupt(number: int) -> None:
     """Print one line on standard error; one for all processes of a launch."""
-    if not is_main_process():
-        return
-    what = "interrupted"
-    if launched() and number == signal.SIGTERM:  # A launcher sends it to all processes when one has ended.
+    what, reports = "interrupted", is_main_process()
+    if launched() and number == signal.SIGTERM:
+        # A launcher sends it to all processes when one has ended.
+        reports = (reports or shared_store() is not None) and reports_fault()
         what = "ended by the launcher, by a signal to it or because another process has ended (did memory run out?)"
+    if not reports:
+        return
     sys.stderr.write(f"judge: {what}; give the same command again\n")
     sys.stderr.flush()
+    mark_fault_reported()
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
