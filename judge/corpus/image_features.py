@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from judge.corpus.datasets import faults
 from judge.corpus.records import image_id
 from judge.errors import JudgeError, some
 from judge.utils.files import from_home
@@ -90,7 +91,7 @@ def _of_arrays(arrays: Mapping[str, Any], source: str) -> Iterator[tuple[object,
 
 
 def _of_table(data: bytes, source: str) -> Iterator[tuple[object, object]]:
-    with explaining("is damaged", source, "write the file again"):
+    with faults("Parquet", source):
         table = pd.read_parquet(io.BytesIO(data))
     if _IDS not in table:
         raise JudgeError(f"has no column {_IDS}", where=source, mend=_SHAPES)

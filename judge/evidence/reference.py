@@ -121,7 +121,10 @@ def _mean(bits: Iterable[float]) -> float:
 
 
 def _length(share: float, captions: Sequence[Words], told: Informative, heard: Sequence[Set[str] | None]) -> float:
-    """The length, in bits, at which cut captions say this share, below 1, of their bits, or of those that are heard."""
+    """The length, in bits, to which captions are cut so that they keep this share of their bits; it is below 1.
+
+    ``heard``: words of each caption that count; None where all do.
+    """
     from scipy.optimize import bisect
 
     whole = _mean(map(told, captions, heard))

@@ -30,25 +30,27 @@ class ImageVectors:
 
     @classmethod
     def of(cls, features: Mapping[str, Reals], key: str) -> ImageVectors:
-        """The vectors of images with these features, of equal length: principal components of standardised features.
+        """Principal components of standardised features, which have the same length D for all images.
 
-        A component has its share of the variance to the power of 1/2: a judge has one penalty for all of them, and what
-        tells a class is seldom the largest component.
+        A component has its standard deviation to the power of 1/2. Judges have one penalty for all components. On drawn
+        scenes a large penalty lost more with unscaled components (47% of things found, with this power 59%). Whitened
+        components lost nothing there (66%), but noise then counts as much as anything else.
         """
+        from sklearn.decomposition import PCA
+        from sklearn.preprocessing import StandardScaler
+
         names = sorted(features)
-        rows = np.stack([features[name] for name in names]).astype(np.float64)
-        rows -= rows.mean(axis=0)
+        rows = StandardScaler().fit_transform(np.stack([features[name] for name in names]).astype(np.float64))
+        size = min(WIDTH, len(rows) // IMAGES_EACH, rows.shape[1])
+        rows = PCA(size, svd_solver="covariance_eigh").fit_transform(rows)
         spread = rows.std(axis=0)
-        rows = rows[:, spread > _LEAST] / spread[spread > _LEAST]
-        variances, axes = np.linalg.eigh(rows.T @ rows / len(rows))
-        kept = variances > _LEAST * variances.max(initial=0)
-        kept[: -min(WIDTH, len(rows) // IMAGES_EACH) or None] = False
-        rows = rows @ (axes[:, kept] / variances[kept] ** 0.25)
+        kept = spread**2 > _LEAST * (spread**2).max(initial=0)
+        rows = rows[:, kept] / np.sqrt(spread[kept])
         length = np.sqrt((rows**2).sum(axis=1).mean()) if rows.size else 1.0
         return cls({name: row for row, name in enumerate(names)}, (rows / length).astype(np.float32), key)
 
     def of_images(self, images: Iterable[str | None]) -> Reals:
         """[M, D]; zeros for None."""
-        nothing = np.zeros_like(self.rows[0])
-        found = [nothing if image is None else self.rows[self.places[image]] for image in images]
-        return np.stack(found) if found else self.rows[:0]
+        # The last row, -1, is nothing.
+        places = [-1 if image is None else self.places[image] for image in images]
+        return np.concatenate([self.rows, np.zeros_like(self.rows[:1])])[places]

@@ -39,7 +39,7 @@ _COLUMNS = 128  # Problems times answers that are in memory at a time.
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a judge reads: ``words`` and word pairs, the ``embedding`` of this name (or ""), and the ``image``.
+    """The features that a judge reads: ``words`` and word pairs, an ``embedding`` by its name, the ``image``.
 
     With ``best``, each side chooses which of them, and C, by itself: C is 0 for what it leaves out.
     """

@@ -95,7 +95,7 @@ class Rows:
 
     Attributes:
         table: words, shares of the vectors of each block, and ones, [M, G + V + 1], sparse.
-        vectors: of each dense block, [V, D]; V and D above and below are sums over the blocks.
+        vectors: of each dense block, [V, D]. Elsewhere V and D are sums over the blocks.
     """
 
     def __init__(self, table: Any, merge: Any, dense: Sequence[Factors] = ()) -> None:

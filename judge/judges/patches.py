@@ -19,6 +19,7 @@ from torch.nn.functional import adaptive_avg_pool2d, unfold
 from judge.errors import JudgeError
 from judge.judges import PATCHES
 from judge.utils.identity import content_of_tensors
+from judge.utils.parallel import threads
 
 if TYPE_CHECKING:
     from judge.judges import Materials
@@ -69,7 +70,8 @@ class RandomPatches(nn.Module):
             pixels = _prepared(materials.images.read(names[place]), size)
             patches = _patches(pixels[None])[0]
             found.append(patches[draws.permutation(len(patches))[:_FROM_EACH]])
-        return cls(torch.cat(found), size)
+        with threads(1):  # All processes of a launch have the same encoder, to the last digit.
+            return cls(torch.cat(found), size)
 
     def prepare(self, pixels: Pixels) -> Tensor:
         """An image [H, W, 3] uint8 as [3, S, S] float32; resized to a square, not cropped."""

@@ -227,7 +227,7 @@ def _settings_of_judge(job: Job, plan: Plan, work: Work, setup: TrainingSetup) -
 
 
 def _masking(setup: TrainingSetup) -> Mapping[str, Any]:
-    """How images are hidden."""
+    """The settings that decide what is hidden in images."""
     return setup.masking if setup.masking.get("mask") != "none" else {"mask": "none"}
 
 
