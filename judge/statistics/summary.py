@@ -311,7 +311,7 @@ class JudgedRow:
         # What exchanged captions are to two sides, shuffled labels are to one.
         kinds = "half", "exchanged" if self.compared else "shuffled"
         half, exchanged = (refits[refits["kind"] == kind].sort_values("number") for kind in kinds)
-        drawn, how = self._with_quality(exchanged), {**self._how, "equally": bool(self.metric.given)}
+        drawn, how = self._with_quality(exchanged), {**self._how, "given": bool(self.metric.given)}
         return self._tested(
             replace(line, basis="refits"),
             half,

@@ -197,13 +197,13 @@ def test_halves_and_exchanges_of_a_mean_are_what_they_should_be(neutral: float) 
     assert 0.015 < rejected / 400 < 0.085
 
 
-def test_halves_and_exchanges_count_equally_where_judges_are_given_what_is_known() -> None:
-    """By hand: variances 1 (differences of 2) and 4; their mean, 2.5, has 5^2 / (1 / 2 + 16 / 3) = 4.3 degrees."""
+def test_exchanges_count_three_times_where_judges_are_given_what_is_known() -> None:
+    """By hand: variances 1 (differences of 2) and 4: 1 / 4 + 3 = 3.25 has 3.25^2 / (1 / 32 + 9 / 3) = 3.5 degrees."""
     drawn = Exchanged(0.0, 2.0, 4)
-    found = known(from_halves(3.0, [2.0, 0.0, 1.0, 3.0], drawn, equally=True))
-    assert found.standard_error == pytest.approx(2.5**0.5)
-    assert found.degrees == 4
-    assert found.p_value == pytest.approx(2 * stats.t.sf(3 / 2.5**0.5, 4))
+    found = known(from_halves(3.0, [2.0, 0.0, 1.0, 3.0], drawn, given=True))
+    assert found.standard_error == pytest.approx(3.25**0.5)
+    assert found.degrees == 3
+    assert found.p_value == pytest.approx(2 * stats.t.sf(3 / 3.25**0.5, 3))
 
 
 def test_splits_of_a_mean() -> None:
