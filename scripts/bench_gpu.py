@@ -16,6 +16,8 @@ seconds, to test the script alone. The parts:
 - ``blip``: a BLIP of base size in bf16, by the trainer and on one batch that lies ready, as share of the peak, and the
   GPU's utilisation.
 - ``lora``: a LLaVA of 7B shape with LoRA in bf16: memory, and seconds of a step.
+- ``reading``: states of a BLIP of base size and of a LLaVA of 7B shape in bf16 (``--tuning reading``), four captions an
+  image; and features of images by the default encoder of linear judges.
 - ``captioning``: a Qwen2.5-VL of 3B shape on images of COCO's sizes, in batches of one shape and in the order of files.
 - ``agreement``: probabilities of one LSTM judge and one small BLIP, trained on the GPU and on the CPU in float32.
 """
@@ -46,8 +48,10 @@ from timing import machine, seconds
 from judge.captioning.checkpoints import CheckpointWriter
 from judge.captioning.writing import Writing
 from judge.corpus.splits import Split
-from judge.judges import Materials, find_judge
+from judge.judges import READING, Materials, find_judge
 from judge.judges.hf_models import load_captioner
+from judge.judges.linear import make_encoder
+from judge.training.features import CaptionedCache, FeatureCache, ImageCache
 from judge.training.launch import make_accelerator
 from judge.training.member import Member, TrainingSetup
 from judge.training.run_members import train_members
@@ -175,16 +179,46 @@ def blip(shapes: Shapes) -> Figures:
     return found | ({"by the trainer, GPU busy, %": statistics.mean(busy)} if busy else {})
 
 
-def lora(shapes: Shapes) -> Figures:
-    """A LLaVA of 7B shape with LoRA: memory, and seconds of a step of 64 captions in micro-batches of 8."""
-    drawn = judges.draw(shapes.of(64, 40), 64, shapes.folder / "lora_world")
+def _save_llava(shapes: Shapes) -> Path:
+    """A LLaVA of 7B shape."""
     text = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
     seeing = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16}
     seeing |= {"image_size": 336, "patch_size": 14}
     if shapes.small:
         tiny = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
         text, seeing = tiny, {**tiny, "image_size": 32, "patch_size": 16}
-    folder = judges.save_vlm(shapes.folder, "llava", {**text, "vocab_size": shapes.of(32064, 1000)}, seeing)
+    return judges.save_vlm(shapes.folder, "llava", {**text, "vocab_size": shapes.of(32064, 1000)}, seeing)
+
+
+def reading(shapes: Shapes) -> Figures:
+    """Captions and images per second, read once from disk to cache."""
+    drawn, found = judges.draw(shapes.of(256, 40), shapes.of(384, 64), shapes.folder / "read_world"), Figures()
+    device, keys = make_accelerator().device, {str(of.image): drawn.images.key(str(of.image)) for of in drawn.samples}
+    turned = [replace(of, words=of.words[by:] + of.words[:by]) for of in drawn.samples for by in range(4)]
+    widths = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+    small = widths if shapes.small else {}
+    read = {"BLIP": judges.save_blip(shapes.folder / "read_blip", drawn, size=shapes.of(384, 64), **small).name}
+    read |= {"LLaVA of 7B": f"hf:{_save_llava(shapes)}"}
+    caches = dict[str, FeatureCache]()
+    for name, judge in read.items():
+        make = find_judge(judge + READING).reader
+        assert make
+        reader = make(Materials(drawn.images, dtype="bf16"))
+        caches[f"{name}, captions/s"] = CaptionedCache(reader, turned, shapes.folder / name, keys)
+    backbone = "resnet18" if shapes.small else None
+    encoder = make_encoder(Materials(drawn.images, backbone=backbone, backbone_weights="random"))
+    caches["the default encoder, images/s"] = ImageCache(encoder, drawn.images, keys, shapes.folder / "features")
+    for name, cache in caches.items():
+        names = cache.missing()
+        cache.compute(names[: cache.BATCH], device=device)  # Kernels are chosen.
+        rest = names[cache.BATCH :]
+        found[name] = len(rest) / seconds(lambda cache=cache, rest=rest: cache.compute(rest, device=device))  # type: ignore[misc]
+    return found
+
+
+def lora(shapes: Shapes) -> Figures:
+    """A LLaVA of 7B shape with LoRA: memory, and seconds of a step of 64 captions in micro-batches of 8."""
+    drawn, folder = judges.draw(shapes.of(64, 40), 64, shapes.folder / "lora_world"), _save_llava(shapes)
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     batch = shapes.of(64, 8)
@@ -254,6 +288,7 @@ PARTS: dict[str, Callable[[Shapes], Figures]] = {
     "lic": lic_protocol,
     "captioning": captioning,
     "blip": blip,
+    "reading": reading,
     "members": members,
     "lora": lora,
 }

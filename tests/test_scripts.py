@@ -40,14 +40,17 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     drawn = write_world(make_world(40, seed=5), {"plain": FAITHFUL}, tmp_path / "drawn", pictures=64)
     save_captioner(tmp_path / "git", "git", seed=3)
     folded = ["--folds", 2, "--resamples", 100, "--refits", 0, "--chance", 0]
-    told = ["--human", drawn.human, "--labels", drawn.labels, "--metrics", "lic", "--model", tmp_path / "git", *folded]
-    captioned = ["evaluate", *told, "--images", drawn.folder / "images", "--caption-batch", 4]
-    ablate = ["ablate", "masks", *told, *pictures_of(drawn), "--masks", "none,box", "--hides", "person"]
+    told = ["--human", drawn.human, "--labels", drawn.labels, "--model", tmp_path / "git", *folded]
+    told += [*pictures_of(drawn)]
+    captioned = ["evaluate", *told, "--metrics", "lic,imagecaptioner2", "--judge", "self", "--tuning", "reading"]
+    captioned += ["--caption-batch", 4]
+    ablate = ["ablate", "masks", *told, "--metrics", "lic", "--masks", "none,box", "--hides", "person"]
     one, two = tmp_path / "one", tmp_path / "two"
     both: list[object] = []
     for number, command in enumerate((["evaluate", *given], calibrate, captioned, ablate)):
-        done_well(*command, "--workers", 1, "--out", one / str(number))
-        both += [*(["then"] if both else []), *command, "--out", two / str(number)]
+        kept = [["--features", folder / "features"] if command is captioned else [] for folder in (one, two)]
+        done_well(*command, *kept[0], "--workers", 1, "--out", one / str(number))
+        both += [*(["then"] if both else []), *command, *kept[1], "--out", two / str(number)]
     train = ["train", run_file, "--metrics", "lic", "--seeds", 1, "--epochs", 1, "--checkpoints"]
     done_well(*train, one / "kept")
     done = launch("--num_processes", 2, ROOT / "tests" / "in_turn.py", *both, "then", *train, two / "kept")
@@ -59,7 +62,7 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     breakdown = [path.relative_to(one) for path in one.glob("0/breakdown/*")]
     assert len(breakdown) > 1
     run = [f"0/{name}" for name in ("scores.parquet", "counts.parquet", "replicates.parquet", "metrics.json")]
-    others = "1/calibration.json", "1/trials.parquet", "2/metrics.json", "2/captions/git.json"
+    others = "1/calibration.json", "1/trials.parquet", "2/metrics.json", "2/scores.parquet", "2/captions/git.json"
     for name in (*run, *breakdown, *others):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     assert yaml.safe_load((two / "0" / "run.yaml").read_text())["seeds"] == 1

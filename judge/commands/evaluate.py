@@ -36,7 +36,7 @@ from judge.corpus.image_scores import read_image_scores
 from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
 from judge.errors import JudgeError, nearest, require, shortened, some
-from judge.judges import HUGGING_FACE, PROMPTED, SELF, find_judge, name_self
+from judge.judges import HUGGING_FACE, PROMPTED, SELF, find_judge, name_self, split_reference
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan, measure
 from judge.measure.jobs import choose_judges, lay_out
@@ -351,11 +351,12 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
         if name.startswith(HUGGING_FACE) and "caption" not in find_judge(name).blanked:
             from judge.judges.huggingface import read_for
 
-            reference = name.removeprefix(HUGGING_FACE).removesuffix("-caption-only")
+            reference = split_reference(name)[1]
             with suppress(JudgeError):  # Where answers come from a store, the checkpoint may be gone.
                 words[HUGGING_FACE + reference] = read_for(reference, [*([lexicon.token] if lexicon else []), UNKNOWN])
-    prompted = {"template": prompt.template, "answers": dict(prompt.answers), "answer_softmax": config.answer_softmax}
-    prompted = prompted if asked else {}
+    prompted: dict[str, Any] = {"template": prompt.template} if asked else {}
+    if asked and config.tuning != "reading":
+        prompted |= {"answers": dict(prompt.answers), "answer_softmax": config.answer_softmax}
     plugin = {"plugin": owner} if (owner := origin("detectors", settings.get("detector", ""))) else {}
     return {"sight": settings | prompted | plugin | ({"read_for": words} if words else {})}
 

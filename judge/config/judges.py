@@ -1,13 +1,13 @@
 """Parts of settings: metrics, judges, their training, statistics; and what a run is composed of."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from judge.config import OutputSettings, Settings, values
 from judge.config.inputs import BatchSettings, DetectionSettings, HumanSettings, MaskSettings, ObjectSettings
-from judge.judges import DEFAULT_JUDGE, with_embedding
+from judge.judges import DEFAULT_JUDGE, Tuning, with_embedding, with_reading
 from judge.metrics import with_given, with_protocol
 from judge.metrics.options import MetricOptions
 from judge.utils.options import option
@@ -81,7 +81,9 @@ class SightSettings(Settings):
         None, "vectors of images by another tool (.npz, .safetensors, Parquet), in place of --images and --backbone; "
         "for linear judges and --given image",
     )  # fmt: skip
-    tuning: Literal["full", "frozen", "lora", "zero-shot"] = option("full", "fine-tuning of a Hugging Face captioner")
+    tuning: Tuning = option(
+        "full", "fine-tuning of a Hugging Face captioner; reading: none, a linear judge reads its state in seconds"
+    )
     dtype: Literal["float32", "bf16"] = option(
         "float32", "type of those weights of a Hugging Face captioner that are not trained; bf16 halves their memory"
     )
@@ -213,6 +215,13 @@ class RunSettings(ObjectSettings, MaskSettings, SightSettings, JudgedSettings, D
     checkpoints: Path | None = option(
         None, "folder of trained judges to reuse and to add to", "none", essential=True, panel="Training"
     )
+
+    @model_validator(mode="after")
+    def _name_reading(self) -> Self:
+        """The names of judges hold what trains them in another way, so that tables and files show it."""
+        if self.tuning != "reading":
+            return self
+        return self.model_copy(update={"judge": tuple(map(with_reading, self.judge))})
 
 
 class ScoredSettings(OutputSettings, BatchSettings, RunSettings):

@@ -28,7 +28,7 @@ Batch = Mapping[str, Any]
 Sharing = Literal["members", "data"]
 Modality = Literal["caption", "image"]
 Answering = Literal["restricted", "vocabulary"]
-Tuning = Literal["full", "frozen", "lora", "zero-shot"]
+Tuning = Literal["full", "frozen", "lora", "zero-shot", "reading"]
 Stored = Literal["float32", "bf16"]
 
 
@@ -89,14 +89,17 @@ class Backbone(Protocol):
 
 
 class FrozenReader(Protocol):
-    """A frozen network that turns captions into vectors; also a ``torch.nn.Module``."""
+    """A frozen network that turns captions, or images with a caption, into vectors; also a ``torch.nn.Module``."""
 
     @property
     def key(self) -> str:
-        """What its vectors depend on: weights and tokenizer by content, pooling, library version."""
+        """What its vectors depend on: weights and tokenizer by content, pooling, prompt, library versions."""
 
-    def collate(self, captions: Sequence[Words]) -> Batch:
-        """Tensors for the words of these captions, on the CPU."""
+    def prepare(self, sample: Sample) -> Any:
+        """What is read of a sample: its words, or also its image; several threads call it."""
+
+    def collate(self, prepared: Sequence[Any]) -> Batch:
+        """Tensors for prepared samples, on the CPU."""
 
     def __call__(self, batch: Batch) -> Tensor:
         """[B, D]."""
@@ -140,6 +143,8 @@ class Materials:
 
 
 NOTHING = Materials()
+READING = "+reading"
+"""Suffix of a Hugging Face captioner that is a frozen reader (``--tuning reading``)."""
 #: Settings of judges that take a prompt.
 PROMPTED = frozenset({"template", "answers", "answer_softmax"})
 #: Settings of a run -> their names in :class:`Materials`, where these differ.
@@ -241,7 +246,7 @@ class Blueprint:
         reference: paper and place, or what it stands in for.
         judge: makes a judge that trains itself, for a target.
         joint: trains all judges of a captioner at once, if they share work or choices; returns their predictions. The
-            last argument is an ``ImageVectors`` of a judge with a backbone, else None.
+            last argument is an ``ImageVectors`` of a judge with a backbone or a reader, else None.
         explain: trains judges again with the settings that ``joint`` chose, and returns their weights; for judges
             whose log-odds are linear in terms.
         restore: makes a judge that trains itself from its vocabulary and tensors, if it can be saved.
@@ -251,8 +256,8 @@ class Blueprint:
         modalities: its inputs; metrics that hide people in images need a judge that uses images.
         backbone: makes the frozen network that computes features of images.
         regions: whether that takes boxes.
-        reader: makes the frozen network that computes vectors of captions, for a judge without a backbone. Judges with
-            equal makers share the vectors.
+        reader: makes the frozen network that computes vectors of captions, for a judge without a backbone; of images
+            with a caption, if the judge uses images. Judges with equal makers share the vectors.
         fingerprint: what its numbers depend on besides settings, name -> content: the weights that training starts
             from, versions of libraries. It replaces settings of the same names, which are paths.
         tuned: recipes for other ways of tuning.
@@ -327,9 +332,10 @@ BLANKED: dict[str, Modality] = {"-image-only": "caption", "-caption-only": "imag
 def find_judge(name: str) -> Blueprint:
     """The blueprint called ``name``.
 
-    A suffix blanks a modality ("sat-image-only"). "hf:NAME" is any Hugging Face captioner, by name or folder, and
-    "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of 3 or 5 layers on an encoder; the default
-    is 3, except for "lstm", which has LIC's linear layer. "self" has a name only; see :func:`name_self`.
+    A suffix blanks a modality ("sat-image-only"). "hf:NAME" is any Hugging Face captioner, by name or folder, with
+    "+reading" as a frozen reader, and "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of 3 or 5
+    layers on an encoder; the default is 3, except for "lstm", which has LIC's linear layer. "self" has a name only;
+    see :func:`name_self`.
 
     Raises:
         JudgeError: no such judge (the nearest name is suggested), or its extra is not installed.
@@ -350,12 +356,8 @@ def find_judge(name: str) -> Blueprint:
     if prefix[:-1] in EMBEDDED:
         found: Blueprint = import_module(f"{__name__}.linear").make_blueprint(f"{prefix[:-1]}{name[len(prefix) - 1 :]}")
         return found
-    if key == SELF or prefix in PREFIXES:
-        require("vision", "accelerate", "torch", "transformers")
-        if key == SELF:
-            return Blueprint(SELF, "the captioner itself", modalities=frozenset({"caption", "image"}))
-        made: Blueprint = import_module(f"{__name__}.{PREFIXES[prefix]}").make_blueprint(name[len(prefix) :])
-        return made
+    if key in {SELF, SELF + READING} or prefix in PREFIXES:
+        return _of_checkpoint(name)
     base, head = split_head(key)
     if base not in FILES or (head and base not in HEADED):
         known = [*EMBEDDED, *FILES, *plugins("judges")]
@@ -368,6 +370,20 @@ def find_judge(name: str) -> Blueprint:
         what = f"judge '{key}' needs the package '{error.name}'"
         raise JudgeError(what, where="--judge", mend="install it: pip install 'caption-judge[all]'") from error
     return blueprint
+
+
+def _of_checkpoint(name: str) -> Blueprint:
+    """The judge of a checkpoint; "self" stands for some checkpoint."""
+    require("vision", "accelerate", "torch", "transformers")
+    key = name.lower()
+    if key == SELF:
+        return Blueprint(SELF, "the captioner itself", modalities=frozenset({"caption", "image"}))
+    if key == SELF + READING:
+        return replace(_of_checkpoint(f"{HUGGING_FACE}{key}"), name=key)
+    prefix = key.partition(":")[0] + ":"
+    module = "hf_reading" if prefix == HUGGING_FACE and key.endswith(READING) else PREFIXES[prefix]
+    made: Blueprint = import_module(f"{__name__}.{module}").make_blueprint(name[len(prefix) :])
+    return made
 
 
 def with_embedding(name: str, reference: str) -> str:
@@ -383,6 +399,13 @@ def with_embedding(name: str, reference: str) -> str:
     if key not in {DEFAULT_JUDGE, SEEING}:
         raise JudgeError(f"judge '{key}' needs an embedding", where="--embedding none", mend="use --judge linear")
     return "linear" if key == DEFAULT_JUDGE else "linear+image"
+
+
+def with_reading(name: str) -> str:
+    """The full name of a judge under ``--tuning reading``: a Hugging Face captioner is a frozen reader."""
+    kind, reference, suffix = split_reference(name)
+    reads = kind not in {HUGGING_FACE, SELF} or suffix.startswith(READING)
+    return name if reads else f"{kind}{reference}{READING}{suffix}"
 
 
 def with_head(name: str, head: int | None) -> str:
@@ -404,10 +427,14 @@ def split_head(name: str) -> tuple[str, int | None]:
 
 
 def split_reference(name: str) -> tuple[str, str, str]:
-    """Kind, checkpoint or embedding, and rest of a judge's name: ("hf:", "org/name", "-image-only"); "" for no part."""
+    """Kind, checkpoint or embedding, and rest of a judge's name: ("hf:", "org/name", "-image-only"); "" for no part.
+
+    The rest of a frozen reader begins with "+reading".
+    """
     kind, colon, rest = name.partition(":") if ":" in name else ("", "", name)
     head = split_head(rest)[1] if f"{kind}:" == SENTENCE else None
-    suffix = f"+mlp{head}" if head else next((suffix for suffix in BLANKED if rest.endswith(suffix)), "")
+    known = [of + blanked for of in (READING, "") for blanked in (*BLANKED, "")]
+    suffix = f"+mlp{head}" if head else next(suffix for suffix in known if rest.endswith(suffix))
     rest = rest.removesuffix(suffix)
     return (f"{kind}:", rest, suffix) if colon else (rest, "", suffix)
 
@@ -417,9 +444,10 @@ def name_self(judge: str, captioner: str, models: Mapping[str, str]) -> str:
 
     Other names of judges are returned unchanged.
     """
-    if judge != SELF and judge.removeprefix(SELF) not in BLANKED:
+    kind, _, suffix = split_reference(judge)
+    if kind != SELF:
         return judge
     if captioner not in models:
         what = f"the checkpoint that wrote the captions of '{captioner}' is unknown"
         raise JudgeError(what, where=f"--judge {judge}", mend=f"add --model {captioner}=CHECKPOINT")
-    return f"{HUGGING_FACE}{models[captioner]}{judge.removeprefix(SELF)}"
+    return f"{HUGGING_FACE}{models[captioner]}{suffix}"

@@ -1,4 +1,4 @@
-"""Vectors of images for judges that are trained in seconds: pooled features of a frozen encoder, of few numbers."""
+"""Vectors for judges that are trained in seconds: features of a frozen network, of few numbers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from judge.types import Sample
+from judge.utils.identity import digest_of
 
 WIDTH, IMAGES_EACH = 256, 8
 """Numbers of a vector, at most, and images for each of them, at least."""
@@ -17,19 +20,21 @@ Reals = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class ImageVectors:
-    """Vectors of images, [N, D], of length 1 on average.
+    """Vectors of images, or of images with a caption, [N, D], of length 1 on average.
 
     Attributes:
-        places: image id -> row.
+        places: image id, or :func:`name_seen` -> row.
         key: what they depend on.
+        captioned: whether they are of images with a caption.
     """
 
     places: Mapping[str, int]
     rows: Reals
     key: str
+    captioned: bool = False
 
     @classmethod
-    def of(cls, features: Mapping[str, Reals], key: str) -> ImageVectors:
+    def of(cls, features: Mapping[str, Reals], key: str, *, captioned: bool = False) -> ImageVectors:
         """Principal components of standardised features, which have the same length D for all images.
 
         A component has its standard deviation to the power of 1/2. Judges have one penalty for all components. On drawn
@@ -47,10 +52,20 @@ class ImageVectors:
         kept = spread**2 > _LEAST * (spread**2).max(initial=0)
         rows = rows[:, kept] / np.sqrt(spread[kept])
         length = np.sqrt((rows**2).sum(axis=1).mean()) if rows.size else 1.0
-        return cls({name: row for row, name in enumerate(names)}, (rows / length).astype(np.float32), key)
+        places = {name: row for row, name in enumerate(names)}
+        return cls(places, (rows / length).astype(np.float32), key, captioned)
 
-    def of_images(self, images: Iterable[str | None]) -> Reals:
+    def name(self, sample: Sample) -> str | None:
+        """The name of a sample's row; None if it has no image, where vectors are of images."""
+        return name_seen(sample) if self.captioned else sample.image
+
+    def named(self, names: Iterable[str | None]) -> Reals:
         """[M, D]; zeros for None."""
         # The last row, -1, is nothing.
-        places = [-1 if image is None else self.places[image] for image in images]
+        places = [-1 if name is None else self.places[name] for name in names]
         return np.concatenate([self.rows, np.zeros_like(self.rows[:1])])[places]
+
+
+def name_seen(sample: Sample) -> str:
+    """A name for an image, or none, with a caption."""
+    return digest_of(repr((sample.image, sample.words)))

@@ -1,9 +1,11 @@
-"""Linear judges: logistic regression on a caption's words and word pairs, its static embedding, and its image.
+"""Linear judges: logistic regression on a caption's words and word pairs, its static embedding, and vectors.
+
+Vectors are of the caption's image, or what a captioner that is a frozen reader makes of image and caption.
 
 Deterministic, fast, without torch but for images. They are not published attackers. Tables name them "linear" (words
 alone), "embedding" and "words+embedding", and those that also see "linear+image" and "words+embedding+image". The
 strength of regularisation changes LIC by more than captioners differ. Therefore C of each block (words, embedding,
-image) is chosen within the training images by log loss, from fixed grids, and reported. Each third of these images is
+vectors) is chosen within the training images by log loss, from fixed grids, and reported. Each third of these images is
 held out in turn: one third alone made LIC's standard deviation a sixth larger. C is chosen once for both sides of a
 captioner, from the first captions of each side together: chosen separately, its noise made up half of LIC's variance
 beyond that of the test captions. Only "best" chooses C for each side, and may leave out the words or the embedding.
@@ -30,7 +32,7 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 GRIDS = {
     "C": ((0.01, 0.03, 0.1, 0.3, 1.0, 3.0), 0.03),
     "C of embedding": ((0.1, 0.3, 1.0, 3.0, 10.0, 30.0), 0.3),
-    "C of image": ((0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0), 0.3),
+    "C of vectors": ((0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0), 0.3),
 }
 INNER_FOLDS = 3  # Of the training images, each held out in turn to choose C; with tasks, only the first.
 CHOOSING = 1e-4  # The solver's tolerance meanwhile. All of 40 folds chose as at 1e-6, in half the time; not at 1e-3.
@@ -39,7 +41,7 @@ _COLUMNS = 128  # Problems times answers that are in memory at a time.
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The features that a judge reads: ``words`` and word pairs, an ``embedding`` by its name, the ``image``.
+    """The features that a judge reads: ``words`` and word pairs, an ``embedding`` by its name, ``vectors``.
 
     With ``best``, each side chooses which of them, and C, by itself: C is 0 for what it leaves out.
     """
@@ -47,12 +49,12 @@ class Reading:
     words: bool = True
     embedding: str = ""
     best: bool = False
-    image: bool = False
+    vectors: bool = False
 
     @property
     def blocks(self) -> list[str]:
         """The keys of GRIDS of its blocks of features."""
-        return [name for name, read in zip(GRIDS, (self.words, self.embedding, self.image), strict=True) if read]
+        return [name for name, read in zip(GRIDS, (self.words, self.embedding, self.vectors), strict=True) if read]
 
 
 WORDS = Reading()
@@ -288,11 +290,11 @@ def _codes(captions: Sequence[Words], words: Words) -> tuple[IntArray, IntArray]
 def _terms_of(
     captions: tuple[Words, ...], seen: tuple[str | None, ...], reading: Reading, images: ImageVectors | None
 ) -> tuple[_Vocabulary, Features]:
-    """All terms of captions, and the features of captions and of the images ``seen``."""
+    """All terms of captions, and the features of captions and of what is ``seen``, by the names of its vectors."""
     words = tuple(dict.fromkeys(chain.from_iterable(captions))) if reading.words else ()
     found = _codes(captions, words) if reading.words else (np.zeros(0, dtype=np.int64),) * 2
     terms = _Vocabulary(words, np.unique(found[1]))
-    vectors = images.of_images(seen) if images else None
+    vectors = images.named(seen) if images else None
     return terms, Features(terms.table_of(len(captions), *found), [*_dense(captions, reading, vectors)])
 
 
@@ -305,7 +307,7 @@ class _Captions:
         samples, self.reading = list(samples), reading
         self.images = [sample.image_id for sample in samples]
         self.scenes = {sample.image_id: sample.scene for sample in samples if sample.scene}
-        seen = tuple(sample.image for sample in samples) if images else ()
+        seen = tuple(map(images.name, samples)) if images else ()
         self.terms, self.features = _terms_of(tuple(sample.words for sample in samples), seen, reading, images)
         self.exclusive = target.kind == "attribute"
         self.answers = shown(samples, len(target.classes)).astype(np.int64)
@@ -406,7 +408,7 @@ def make_blueprint(name: str) -> Blueprint:
     kind, _, reference = name.partition(":")
     image, kind = kind.endswith("+image"), kind.removesuffix("+image")
     embedding = "" if kind == "linear" else reference or WORDLLAMA
-    reading = Reading(kind != "embedding", embedding, best=kind == "best", image=image)
+    reading = Reading(kind != "embedding", embedding, best=kind == "best", vectors=image)
     if embedding:
         load_embedding(embedding)
     what = _READ.get(kind, "1-2-grams, static embeddings") + (", image features" if image else "")

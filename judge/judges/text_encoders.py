@@ -107,9 +107,13 @@ class FrozenEncoder(nn.Module):
         how = "cls" if pooling is None else str(pooling)
         self.key = f"{encoder.content} {how} transformers {version('transformers')}"
 
-    def collate(self, captions: Sequence[Words]) -> Batch:
+    def prepare(self, sample: Sample) -> Words:
+        """Its words."""
+        return sample.words
+
+    def collate(self, prepared: Sequence[Words]) -> Batch:
         """The encoder's tokens, padded; long captions are truncated."""
-        return self.encoder.tokens(captions)
+        return self.encoder.tokens(prepared)
 
     def forward(self, batch: Batch) -> Tensor:
         """[B, D]; padding has no influence."""

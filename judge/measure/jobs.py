@@ -57,7 +57,7 @@ class Request:
         """The same with the images, where they are given."""
         if not self.of.metric.uses_images:
             return self
-        return replace(self, of=replace(self.of, images=vectors.of_images(self.of.units.images)))
+        return replace(self, of=replace(self.of, images=vectors.named(self.of.units.images)))
 
 
 @dataclass(frozen=True, slots=True)

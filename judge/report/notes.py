@@ -285,8 +285,9 @@ def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
     for judge, words in sight.get("read_for", {}).items():
         yield f"{judge} reads " + ", ".join(f'"{word}" for {token}' for token, word in words.items()) + "."
     if "template" in sight:
-        among = {"restricted": "among the answers alone", "vocabulary": "among all words"}[sight["answer_softmax"]]
-        yield f'Prompt: "{sight["template"]}", probabilities {among}.'
+        among = {"restricted": "the answers alone", "vocabulary": "all words"}
+        softmax = f", probabilities among {among[sight['answer_softmax']]}" if "answer_softmax" in sight else ""
+        yield f'Prompt: "{sight["template"]}"{softmax}.'
 
 
 def _chance(result: Result) -> Iterator[str]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from judge.corpus.image_features import choose_features, read_image_features
 from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials
-from judge.judges.image_vectors import ImageVectors
+from judge.judges.image_vectors import ImageVectors, name_seen
 from judge.judges.linear import make_encoder
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
@@ -42,30 +42,30 @@ class FeatureStore:
 
     Attributes:
         shape: positions of an image, and features of each: (P, D); a caption has one position.
-        places: image id, or name of a caption's words -> (file, row).
+        places: image id, or name of a caption's words or of a captioned image -> (file, row).
         key: of the network, and of the boxes that it takes.
         regions: how many of the positions, the last ones, are regions of things rather than of the grid.
-        captions: whether the features are of captions.
+        kind: what the features are of: "image", "caption", "captioned image".
     """
 
     shape: tuple[int, ...]
     places: Mapping[str, Place]
     key: str
     regions: int = 0
-    captions: bool = False
+    kind: str = "image"
 
     def __post_init__(self) -> None:
         self._open = lru_cache(maxsize=128)(open_rows)  # A process may usually open 1,024 files.
 
     def __reduce__(self) -> tuple[object, ...]:
         """Another process opens the files itself."""
-        return FeatureStore, (self.shape, self.places, self.key, self.regions, self.captions)
+        return FeatureStore, (self.shape, self.places, self.key, self.regions, self.kind)
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D]; zeros for a sample without an image."""
         rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
         for place, sample in enumerate(samples):
-            key = name_words(sample.words) if self.captions else sample.image
+            key = name_words(sample.words) if self.kind == "caption" else sample.image
             if key is not None:
                 rows[place] = self.row(self.places[key])
         return torch.from_numpy(rows)
@@ -139,8 +139,7 @@ class FeatureCache(ABC):
         places = {name: known[key] for name, key in self.keys.items()}
         path, _ = next(iter(places.values()))
         shape = tuple(open_rows(path).get_shape()[1:])
-        captions = self.KIND == "caption"
-        return FeatureStore(shape, places, self.key, self.regions, captions=captions)
+        return FeatureStore(shape, places, self.key, self.regions, self.KIND)
 
     def _batches(self, names: Sequence[str], device: torch.device) -> Iterator[npt.NDArray[np.float32]]:
         """On a CPU each batch on one thread, as many at once as there are cores: the same digits on any machine."""
@@ -208,19 +207,52 @@ class CaptionCache(FeatureCache):
     SHARD, BATCH, KIND = 2048, 64, "caption"
     OPTION, MEND = "--judge", "take a smaller encoder"
 
-    def __init__(self, reader: FrozenReader, captions: Iterable[Words], folder: Path) -> None:
-        named = {name_words(words): words for words in captions}
+    def __init__(self, reader: FrozenReader, samples: Iterable[Sample], folder: Path) -> None:
         self.reader, self.collating = reader, Lock()  # A tokenizer serves one thread at a time.
-        self.captions = dict(sorted(named.items(), key=lambda item: (len(item[1]), item[0])))
-        super().__init__(reader, {name: name for name in self.captions}, folder)
+        self.samples = {self._name(sample): sample for sample in sorted(samples, key=self._order)}
+        super().__init__(reader, self._keys(), folder)
 
-    def _load(self, names: Sequence[str]) -> Iterator[Words]:
-        return (self.captions[name] for name in names)
+    def _name(self, sample: Sample) -> str:
+        return name_words(sample.words)
 
-    def _forward(self, loaded: Sequence[Words], device: torch.device) -> Tensor:
+    def _order(self, sample: Sample) -> Any:
+        return len(sample.words), self._name(sample)
+
+    def _keys(self) -> dict[str, str]:
+        return {name: name for name in self.samples}
+
+    def _load(self, names: Sequence[str]) -> Iterator[Any]:
+        """Threads prepare samples while the network computes."""
+        with ThreadPoolExecutor(2) as pool:
+            yield from pool.map(self.reader.prepare, (self.samples[name] for name in names))
+
+    def _forward(self, loaded: Sequence[Any], device: torch.device) -> Tensor:
         with self.collating:
             batch = self.reader.collate(loaded)
         return self.reader(send_to_device(batch, device))[:, None]
+
+
+class CaptionedCache(CaptionCache):
+    """The states of a captioner that reads images with their captions, [N, 1, D]; captions of an image together."""
+
+    SHARD, BATCH, KIND = 1024, 32, "captioned image"
+    OPTION, MEND = "--judge", "take a smaller captioner, or --dtype bf16"
+
+    def __init__(
+        self, reader: FrozenReader, samples: Iterable[Sample], folder: Path, images: Mapping[str, str]
+    ) -> None:
+        self.images = images
+        super().__init__(reader, samples, folder)
+
+    def _name(self, sample: Sample) -> str:
+        return name_seen(sample)
+
+    def _order(self, sample: Sample) -> Any:
+        return sample.image or "", sample.words
+
+    def _keys(self) -> dict[str, str]:
+        images = {name: sample.image and self.images[sample.image] for name, sample in self.samples.items()}
+        return {name: digest_of(repr((images[name], sample.words))) for name, sample in self.samples.items()}
 
 
 def name_words(words: Words) -> str:
@@ -241,13 +273,15 @@ def precompute(
     seeing = sorted(name for name, judge in judges.items() if "image" in judge.modalities)
     slots = {id(member.samples): member.samples for member in members if seeing}.values()
     images = {sample.image for samples in slots for sample in samples if sample.image is not None}
-    reading = materials.image_features and all(judges[name].joint for name in seeing)
-    keys = {} if reading or not seeing else _keys(images, materials, ", ".join(seeing))
+    given = materials.image_features and all(judges[name].joint and judges[name].backbone for name in seeing)
+    keys = {} if given or not seeing else _keys(images, materials, ", ".join(seeing))
     captions = _captions(members)
 
     def open_cache(judge: Blueprint) -> FeatureCache:
         if judge.reader is not None:
-            return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
+            reader, samples = judge.reader(materials), captions[judge.reader]
+            sees = "image" in judge.modalities and judge.joint
+            return CaptionedCache(reader, samples, folder, keys) if sees else CaptionCache(reader, samples, folder)
         assert materials.images is not None
         assert judge.backbone is not None
         return ImageCache(judge.backbone(materials), materials.images, keys, folder)
@@ -256,7 +290,7 @@ def precompute(
     features = dict[str, FeatureStore | ImageVectors]()
     for name, judge in judges.items():
         if make := judge.reader or judge.backbone:
-            if make not in made and judge.joint and materials.image_features:
+            if make not in made and judge.backbone and judge.joint and materials.image_features:
                 made[make] = _read(images, materials.image_features)
             elif make not in made:
                 store = _compute(partial(open_cache, judge), progress)
@@ -291,23 +325,23 @@ def _read(images: Iterable[str], file: Path) -> ImageVectors:
 
 
 def _pool(store: FeatureStore) -> ImageVectors:
-    """The vectors of a store's images: means over positions. On one thread: the same digits in every process."""
+    """The vectors of a store: means over positions. On one thread: the same digits in every process."""
     rows = {image: store.row(place).astype(np.float32).mean(axis=0) for image, place in store.places.items()}
     with threads(1):
-        return ImageVectors.of(rows, store.key)
+        return ImageVectors.of(rows, store.key, captioned=store.kind == CaptionedCache.KIND)
 
 
-def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:
-    """Maker of a reader -> the captions that its judges are trained and scored on."""
-    found: dict[Maker, dict[Words, None]] = {}
+def _captions(members: Sequence[Member]) -> dict[Maker, list[Sample]]:
+    """Maker of a reader -> a sample of each captioned image that its judges are trained and scored on."""
+    found: dict[Maker, dict[tuple[str | None, Words], Sample]] = {}
     done = set()
     for member in one_by_one([member for member in members if member.judge.reader]):
         judge = member.judge
         if judge.reader is not None and (judge.name, id(member.samples)) not in done:
             done.add((judge.name, id(member.samples)))
-            words = (judge.perceive(sample).words for sample in member.samples)
-            found.setdefault(judge.reader, {}).update(dict.fromkeys(words))
-    return found
+            seen = map(judge.perceive, member.samples)
+            found.setdefault(judge.reader, {}).update({(sample.image, sample.words): sample for sample in seen})
+    return {make: [*samples.values()] for make, samples in found.items()}
 
 
 def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:

@@ -53,6 +53,7 @@ from judge.utils.outputs import read_manifest, write_manifest
 from judge.utils.tensors import read_sound, read_tensors, write_tensors
 
 CAPTIONS = [("a", "man"), ("two", "dogs"), ("犬",)]
+SAMPLES = [Sample(str(n), "human", 0, words, (0,)) for n, words in enumerate(CAPTIONS)]
 SECONDS, BYTES = 5.0, 2**30
 """What one input may take: processor time, and memory beyond what the process had before."""
 
@@ -113,22 +114,24 @@ class Lengths:
 
     key = "lengths"
 
-    def collate(self, captions: Sequence[tuple[str, ...]]) -> Any:
-        return torch.tensor([[len(words)] for words in captions], dtype=torch.float32)
+    def prepare(self, sample: Sample) -> int:
+        return len(sample.words)
+
+    def collate(self, prepared: Sequence[int]) -> Any:
+        return torch.tensor(prepared, dtype=torch.float32)[:, None]
 
     def __call__(self, batch: Any) -> Any:
         return batch
 
 
 def _compute_features(folder: Path) -> CaptionCache:
-    cache = CaptionCache(Lengths(), CAPTIONS, folder)
+    cache = CaptionCache(Lengths(), SAMPLES, folder)
     cache.compute(cache.missing(), device=torch.device("cpu"))
     return cache
 
 
 def _read_features(folder: Path) -> None:
-    samples = [Sample(str(n), "human", 0, words, (0,)) for n, words in enumerate(CAPTIONS)]
-    _compute_features(folder).open().rows(samples)
+    _compute_features(folder).open().rows(SAMPLES)
 
 
 def _detect(folder: Path) -> None:

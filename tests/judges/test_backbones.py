@@ -198,7 +198,7 @@ def test_random_patches_tell_textures_apart(tmp_path: Path) -> None:
     assert found[0][0] == found[1][0]
     assert torch.equal(found[0][1], found[1][1])
     rows = found[0][1].mean(dim=1).numpy()
-    vectors = ImageVectors.of(dict(zip(names, rows, strict=True)), "key").of_images(names)
+    vectors = ImageVectors.of(dict(zip(names, rows, strict=True)), "key").named(names)
     first, second = vectors[::2], vectors[1::2]
     across = np.linalg.norm(first.mean(axis=0) - second.mean(axis=0))
     assert across > 5 * max(first.std(axis=0).max(), second.std(axis=0).max())
@@ -210,13 +210,13 @@ def test_vectors_of_images() -> None:
     draws = np.random.default_rng(0)
     features = draws.normal(size=(400, 3)) @ np.array([[5.0, 5.0, 0.0, 0.0], [0, 1, 0, 0], [0, 0, 1, 0]])
     found = ImageVectors.of({str(n): row for n, row in enumerate(features)}, "key")
-    rows = found.of_images(map(str, range(400)))
+    rows = found.named(map(str, range(400)))
     assert rows.shape == (400, 3)
     assert np.mean((rows**2).sum(axis=1)) == pytest.approx(1)
     standard = (features - features.mean(axis=0))[:, :3] / features.std(axis=0)[:3]
     variances = np.sort(np.linalg.eigvalsh(standard.T @ standard / 400))
     spread = np.sort(rows.var(axis=0))
     assert spread / spread.sum() == pytest.approx(np.sqrt(variances) / np.sqrt(variances).sum(), rel=1e-4)
-    assert not found.of_images([None]).any()
+    assert not found.named([None]).any()
     few = ImageVectors.of({str(n): row for n, row in enumerate(features[:16])}, "key")
     assert few.rows.shape == (16, 2)

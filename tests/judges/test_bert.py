@@ -46,7 +46,7 @@ def test_logits_by_hand(name: str, bert: Path, tmp_path: Path) -> None:
     if name == "vl-lic":
         materials = replace(materials, features=glimpses)
     elif reader := find_judge(name).reader:
-        cache = CaptionCache(reader(materials), [sample.words for sample in SAMPLES], tmp_path)
+        cache = CaptionCache(reader(materials), SAMPLES, tmp_path)
         cache.compute(cache.missing(), device=torch.device("cpu"))
         materials = replace(materials, features=cache.open())
     network = network_of(name, [], materials)

@@ -107,7 +107,7 @@ def test_answering_and_blueprint(checkpoint: Checkpoints) -> None:
     assert network.question == "Therefore, the gender is"
     # Without images all must be blanked.
     assert torch.isfinite(ask(network, SAMPLES[4:])).all()
-    assert "the sample of image '1' needs the image, and the judge has none" in fault_of(network.collate, SAMPLES)
+    assert "the judge has no image '1'. Give --images." in fault_of(network.collate, SAMPLES)
 
 
 # Prefixes of the names of vision and text weights.

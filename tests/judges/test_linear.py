@@ -178,8 +178,8 @@ def test_images_are_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = draws.normal(size=(120, 7)).astype(np.float32)
     rows[:, 0] += [sample.answers[0] for sample in seen]
     images = ImageVectors({sample.image_id: place for place, sample in enumerate(seen)}, rows, "key")
-    reading = Reading(image=True)
-    c = {"C": 0.3, "C of image": 0.3}
+    reading = Reading(vectors=True)
+    c = {"C": 0.3, "C of vectors": 0.3}
     (first, *_) = assignments = folds([seen], settings=c)
     found = linear.train_together(GENDER, assignments, None, images, reading)[0].probabilities
     table = linear._Captions(GENDER, seen, Reading()).terms.table([sample.words for sample in seen]).toarray()
@@ -188,7 +188,7 @@ def test_images_are_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
         both[first.train], answers[first.train], sample_weight=first.weights
     )
     assert found == pytest.approx(model.predict_proba(both[first.predict]), abs=1e-5)
-    without = folds([seen], settings=c | {"C of image": 0.0})
+    without = folds([seen], settings=c | {"C of vectors": 0.0})
     alone = linear.train_together(GENDER, folds([seen], settings={"C": 0.3}), None)[0].probabilities
     blind = linear.train_together(GENDER, without, None, images, reading)[0].probabilities
     assert blind == pytest.approx(alone, abs=1e-6)
