@@ -15,7 +15,8 @@ from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 
 KNOBS = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
-FAST = ["--resamples", "100", "--workers", "1", "--folds", "5", "--chance", "0", "--metrics", "lic,ba"]
+FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--chance", "0", "--metrics", "lic,ba"]
+FAST += ["--judge", "linear"]
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +116,8 @@ def test_rows_of_another_protocol_have_names_of_their_own(files: WorldFiles, tmp
         assert row[str(side)] == pytest.approx(values.mean(), abs=1e-12)
     own = run(files, tmp_path / "own", "none", more=("--refits", 0, "--metrics", "lic,ba"), labels=labels)
     text = done_well("report", folds, own, "--format", "md").stdout
-    assert "| much | LIC (unbalanced) (words+embedding) |" in text
-    assert "| none | LIC (words+embedding) |" in text
+    assert "| much | LIC (unbalanced) (linear) |" in text
+    assert "| none | LIC (linear) |" in text
     done_well("compare", folds, own, "--out", tmp_path / "found.json")
     assert [each["metric"] for each in read_json(tmp_path / "found.json")["differences"]] == ["ba"]
     held = ("--protocol", "paper", "--seeds", 2, "--holdout", 0.25, "--balance", "none", *more)
