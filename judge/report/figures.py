@@ -179,6 +179,17 @@ def _note(rows: Sequence[Summary]) -> str:
 
 
 def _labels(rows: Sequence[Summary]) -> list[str]:
-    """Captioners, with their judges where there are several."""
-    several = len({row.judge for row in rows}) > 1
-    return [plots.shorten(f"{row.captioner} ({row.judge})" if several else row.captioner) for row in rows]
+    """Captioners, with their judges where there are several; with their inputs, where judges differ in these alone."""
+    parts = {row.judge: _inputs(row.judge) for row in rows}
+    alike = len({name for name, _ in parts.values()}) == 1
+    names = {judge: inputs if alike else judge for judge, (_, inputs) in parts.items()}
+    several = len(names) > 1
+    return [plots.shorten(f"{row.captioner} ({names[row.judge]})" if several else row.captioner) for row in rows]
+
+
+def _inputs(judge: str) -> tuple[str, str]:
+    """A judge's name without the suffix that blanks an input, and its inputs."""
+    for suffix, inputs in (("-image-only", "image alone"), ("-caption-only", "caption alone")):
+        if judge.endswith(suffix):
+            return judge.removesuffix(suffix), inputs
+    return judge, "image and caption"

@@ -20,6 +20,7 @@ from judge.corpus.splits import stratified_folds
 from judge.errors import JudgeError
 from judge.measure import Result
 from judge.measure.examples import MOST
+from judge.report.figures import sides
 from judge.report.warnings import warnings
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
@@ -225,6 +226,9 @@ def test_linear_judges_see(tmp_path: Path) -> None:
     assert reading == pytest.approx(0.5, abs=0.02)
     assert table[judges[2]].amplification == 0
     assert table[judges[0]].p_value is not None
+    drawn = {of.name: of.figure for of in sides(result)}
+    labels = [of.get_text() for of in drawn["sides-imagecaptioner2"].axes[0].get_yticklabels()]
+    assert labels == [f"plain ({of})" for of in ("image and caption", "caption alone", "image alone")]
     (given,) = (row for row in result.summaries if row.metric.given)
     assert given.metric.name == "conditional:image"
     # The image tells (2 x 0.975 - 1)^2 of the variance, which captions repeat.
