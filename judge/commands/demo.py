@@ -39,6 +39,7 @@ def demo_settings(files: WorldFiles, out: Path, *, small: bool = False) -> dict[
         "labels": files.labels,
         "judge": ("linear",),
         "folds": 5,
+        "refits": 20,
         "out": out / "results",
     }
     if small:
@@ -48,7 +49,6 @@ def demo_settings(files: WorldFiles, out: Path, *, small: bool = False) -> dict[
         "instances": files.folder / "instances.json",
         "features": out / "features",
         "metrics": ("conditional", "lic", "imagecaptioner2"),
-        "refits": 20,
         # Patches tell drawn things apart, which a random network does not.
         "backbone": PATCHES,
     }
