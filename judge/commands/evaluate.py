@@ -36,7 +36,7 @@ from judge.corpus.image_scores import read_image_scores
 from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
 from judge.errors import JudgeError, nearest, require, shortened, some
-from judge.judges import HUGGING_FACE, PROMPTED, SELF, find_judge, name_self, split_reference
+from judge.judges import HUGGING_FACE, SELF, find_judge, name_self, split_reference
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan, measure
 from judge.measure.jobs import choose_judges, lay_out
@@ -335,7 +335,9 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
     names = ["mask", "image_features"]
     rows = [row for row in map(find_metric, spell_out(plan.metrics)) if row.uses_images]
     judges = dict.fromkeys(judge for row in rows if not row.given for judge in choose_judges(row, config.judge))
-    asked = any(judge.startswith((HUGGING_FACE, SELF)) or find_judge(judge).options >= PROMPTED for judge in judges)
+    # "self" is some checkpoint.
+    known = (f"{HUGGING_FACE}{judge}" if judge.startswith(SELF) else judge for judge in judges)
+    read = {option for judge in known for option in find_judge(judge).options}
     if any(row.given for row in rows) or any(find_judge(judge).backbone for judge in judges):
         names += ["backbone", "backbone_weights", "image_size", "reader"]
     if any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):
@@ -354,9 +356,8 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
             reference = split_reference(name)[1]
             with suppress(JudgeError):  # Where answers come from a store, the checkpoint may be gone.
                 words[HUGGING_FACE + reference] = read_for(reference, [*([lexicon.token] if lexicon else []), UNKNOWN])
-    prompted: dict[str, Any] = {"template": prompt.template} if asked else {}
-    if asked and config.tuning != "reading":
-        prompted |= {"answers": dict(prompt.answers), "answer_softmax": config.answer_softmax}
+    prompted = {"template": prompt.template, "answers": dict(prompt.answers), "answer_softmax": config.answer_softmax}
+    prompted = {name: value for name, value in prompted.items() if name in read}
     plugin = {"plugin": owner} if (owner := origin("detectors", settings.get("detector", ""))) else {}
     return {"sight": settings | prompted | plugin | ({"read_for": words} if words else {})}
 

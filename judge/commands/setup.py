@@ -18,7 +18,7 @@ from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, nearest
 from judge.evidence import Aligning, EvidenceBuilder, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import HUGGING_FACE, SELF, Materials
+from judge.judges import HUGGING_FACE, READING, SELF, Materials
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan
 from judge.metrics import find_metric, spell_out
@@ -232,7 +232,8 @@ def with_precision(config: S) -> S:
 
 def precision_notes(config: RunSettings) -> list[str]:
     """A note where judges of transformers will compute in float32 on a GPU: exact, and slow."""
-    if config.precision or not any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):
+    tuned = [name for name in config.judge if name.startswith((HUGGING_FACE, SELF)) and READING not in name]
+    if config.precision or not tuned:
         return []
     if launch_precision() != "no" or computes_on() == "cpu":
         return []

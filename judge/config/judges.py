@@ -82,7 +82,7 @@ class SightSettings(Settings):
         "for linear judges and --given image",
     )  # fmt: skip
     tuning: Tuning = option(
-        "full", "fine-tuning of a Hugging Face captioner; reading: none, a linear judge reads its state in seconds"
+        "full", "fine-tuning of a Hugging Face captioner; reading: none, a linear judge reads its states"
     )
     dtype: Literal["float32", "bf16"] = option(
         "float32", "type of those weights of a Hugging Face captioner that are not trained; bf16 halves their memory"
@@ -221,7 +221,7 @@ class RunSettings(ObjectSettings, MaskSettings, SightSettings, JudgedSettings, D
         """The names of judges hold what trains them in another way, so that tables and files show it."""
         if self.tuning != "reading":
             return self
-        return self.model_copy(update={"judge": tuple(map(with_reading, self.judge))})
+        return self.model_copy(update={"judge": tuple(dict.fromkeys(map(with_reading, self.judge)))})
 
 
 class ScoredSettings(OutputSettings, BatchSettings, RunSettings):

@@ -294,6 +294,16 @@ class Blueprint:
             found |= {"backbone", "backbone_weights", "image_size"}
         return frozenset(found)
 
+    @property
+    def reads_vectors(self) -> bool:
+        """Whether it reads a vector of each image, which a file may hold (``--image-features``)."""
+        return self.joint is not None and self.backbone is not None
+
+    @property
+    def keeps_weights(self) -> bool:
+        """Whether a trained judge can be stored."""
+        return self.network is not None or self.restore is not None
+
     def perceive(self, sample: Sample) -> Sample:
         """The sample with the blanked modalities removed."""
         if not self.blanked:

@@ -1,9 +1,10 @@
-"""A Hugging Face captioner as a frozen reader (``--tuning reading``): a linear judge of its state.
+"""A Hugging Face captioner as a frozen reader (``--tuning reading``): a linear judge of its states.
 
 The captioner reads the image with people hidden, the masked caption and the prompt, once for each captioned image. Its
 state at the end of the prompt is what its output layer multiplies to predict the answer. A logistic regression on this
-state is ImageCaptioner2's judge (Abdelrahman et al., AAAI 2024) of which only the rows of the answers in the output
-layer are trained: a convex problem, with refits, intervals and p-values in seconds.
+state would be ImageCaptioner2's judge (Abdelrahman et al., AAAI 2024) of which only the rows of the answers in the
+output layer are trained: a convex problem. The mean state over caption and prompt is read too, since a captioner that
+has only written captions forgets the caption by the end of the prompt.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib.metadata import version
+from itertools import takewhile
 from threading import local
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import torch
 from accelerate.utils import recursively_apply
 from torch import Tensor, nn
 
+from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE, READING, Batch, Blueprint, Materials, hf_models, hf_prompts
 from judge.judges.encoders import OutputLayer
 from judge.judges.hf_models import Captioner, place
@@ -35,7 +39,7 @@ _READING = Reading(words=False, vectors=True)
 
 
 class StateReader(Prompted):
-    """Images with a caption, [B] -> states, [B, D]: what the output layer reads at the end of the prompt.
+    """Images with a caption, [B] -> states that the output layer reads, [B, 2 D]: the last one, and the mean.
 
     Several threads may call it at once.
     """
@@ -48,44 +52,50 @@ class StateReader(Prompted):
         hf_models.spell_exactly(captioner)
         self.store_frozen()
         self._see = lru_cache(maxsize=8)(self.see)  # The captions of an image follow each other.
-        self._pass = _Pass()
-        for layer in self.model.modules():
-            if isinstance(layer, OutputLayer):
-                layer.register_forward_pre_hook(self._pass.keep)
-        if captioner.vision is not None:
-            captioner.vision.register_forward_pre_hook(self._pass.select, with_kwargs=True)
-            captioner.vision.register_forward_hook(self._pass.spread)
+        self._pass, self._tail = _pass_of(captioner), self._after_question()
+
+    def _after_question(self) -> int:
+        """Tokens between the question and the answer: a chat template's beginning of the assistant's turn."""
+        if self.captioner.layout == "encoder":
+            return 0
+        other = next(iter(hf_prompts.lay_out(self.captioner, [self._blank], [f"{self.question} ?"]).rows[0].values()))
+        same = (one == two for one, two in zip(reversed(self.asked), reversed(other), strict=False))
+        return sum(1 for _ in takewhile(bool, same))
 
     def prepare(self, sample: Sample) -> tuple[Sample, Image]:
         """The sample, and its image with people hidden."""
         return sample, self._see(sample.image)
 
     def collate(self, prepared: Sequence[tuple[Sample, Image]]) -> Batch:  # type: ignore[override]
-        """The captioner's tensors, and the place of each sample's image among the first samples of each image."""
+        """The captioner's tensors; ``lengths`` of the texts; the ``first`` sample of each image, and the ``places``.
+
+        The place of a sample is that of its image among the images of ``first``.
+        """
         samples, images = zip(*prepared, strict=True)
         first = {image: place for place, image in reversed([*enumerate(sample.image for sample in samples)])}
         order = sorted(first.values())
         places = torch.tensor([order.index(first[sample.image]) for sample in samples])
         made = super().collate(samples, images)
         lengths = torch.tensor([self._length(sample) for sample in samples])
-        keep = [max(kept, int((end + lengths).max())) for kept, end in zip(made["keep"], made["ends"], strict=True)]
-        return {**made, "keep": keep, "lengths": lengths, "first": torch.tensor(order), "places": places}
+        keep = int((made["ends"][0] + lengths).max()) + self._tail
+        return {**made, "keep": [keep], "lengths": lengths, "first": torch.tensor(order), "places": places}
 
     def _length(self, sample: Sample) -> int:
-        """Tokens of the caption and the prompt, the last ones before the answer."""
+        """Tokens of the caption and the question, which an encoder reads where the decoder does not."""
         tokenizer = self.captioner.tokenizer
-        return len(hf_prompts.encode(tokenizer, self._text(sample.words))) if self.captioner.layout != "encoder" else 1
+        decodes = self.captioner.layout != "encoder"
+        return max(1, len(hf_prompts.encode(tokenizer, self._text(sample.words)))) if decodes else 1
 
     def forward(self, batch: Batch) -> Tensor:
-        """[B, 2 D] float32: the last state, and the mean."""
+        """[B, 2 D] float32."""
         with self._pass.of(batch["first"], batch["places"]):
             self.logits(batch, 0)
             state, (end,), lengths = self._pass.state.float(), batch["ends"], batch["lengths"]
         # From the right end, since the image's positions may come first.
-        place = torch.arange(-state.shape[1], 0, device=end.device)
-        read = ((place <= -end[:, None]) & (place > -end[:, None] - lengths[:, None])).float()
-        last = state[torch.arange(len(end), device=end.device), -end]
-        return torch.cat([last, (read / read.sum(dim=1, keepdim=True))[:, None].bmm(state)[:, 0]], dim=1)
+        place, last = torch.arange(-state.shape[1], 0, device=end.device), -end[:, None] - self._tail
+        read = ((place <= last) & (place > last - lengths[:, None])).float()
+        answering = state[torch.arange(len(end), device=end.device), -end]
+        return torch.cat([answering, (read / read.sum(dim=1, keepdim=True))[:, None].bmm(state)[:, 0]], dim=1)
 
 
 class _Pass(local):
@@ -107,6 +117,7 @@ class _Pass(local):
             yield
         finally:
             self.first = None
+            vars(self).pop("state", None)
 
     def keep(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
         """Keep what the output layer reads, which then computes the last position alone."""
@@ -116,11 +127,14 @@ class _Pass(local):
         return (inputs[0][:, -1:],)
 
     def select(self, _: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Give the vision part each image once, if it takes one for each sample."""
+        """Give the vision part each image once, if it takes one for each sample, and nothing else.
+
+        What takes sizes too (Pixtral, Qwen2-VL) may pack the images of a batch into one row.
+        """
         if self.first is None or len(self.first) == len(self.places):
             return None
         given = [one for one in (*inputs, *named.values()) if isinstance(one, Tensor)]
-        self.selected = bool(given) and all(len(one) == len(self.places) for one in given)
+        self.selected = len(given) == 1 and len(given[0]) == len(self.places)
         return self._pick((inputs, named), len(self.places), self.first) if self.selected else None
 
     def spread(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
@@ -132,6 +146,26 @@ class _Pass(local):
             return tensor[places.to(tensor.device)] if len(tensor) == size else tensor
 
         return recursively_apply(pick, data)
+
+
+_PASSES: WeakKeyDictionary[nn.Module, _Pass] = WeakKeyDictionary()
+
+
+def _pass_of(captioner: Captioner) -> _Pass:
+    """The pass of a captioner, to which hooks are attached once."""
+    model: nn.Module = captioner.model
+    if model not in _PASSES:
+        made, layers = _Pass(), [layer for layer in model.modules() if isinstance(layer, OutputLayer)]
+        if not layers:
+            what, mend = "its output layer is unknown", "choose --tuning full, lora or zero-shot"
+            raise JudgeError(what, where=place(captioner.reference), mend=mend)
+        for layer in layers:
+            layer.register_forward_pre_hook(made.keep)
+        if captioner.vision is not None:
+            captioner.vision.register_forward_pre_hook(made.select, with_kwargs=True)
+            captioner.vision.register_forward_hook(made.spread)
+        _PASSES[model] = made
+    return _PASSES[model]
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ class Prompted(nn.Module):
 
     A batch has ``shared`` (tensors of the model's own), ``passes`` (a dict of int64 tensors [B, T], padded on the
     right, for each forward pass) and ``ends`` ([B] for each pass: the distance of the prompt's last token from the
-    right end). A pass reads one of ``prefixes``, the first tokens of answers, after the prompt.
+    right end), and ``keep`` (how many of the last positions have logits). A pass reads one of ``prefixes``, the first
+    tokens of answers, after the prompt.
     """
 
     def __init__(self, captioner: Captioner, materials: Materials) -> None:
@@ -92,7 +93,7 @@ class Prompted(nn.Module):
         return {"shared": prompts.shared, "passes": passes, "ends": ends, "keep": [int(end.max()) for end in ends]}
 
     def logits(self, batch: Batch, number: int) -> Tensor:
-        """Logits over the vocabulary of pass ``number``, [B, T, V], from the end of the longest prompt on at least."""
+        """Logits over the vocabulary of pass ``number``, [B, T, V], from the end of the shortest prompt on at least."""
         # Those of all positions would take most of the memory.
         wanted = {"use_cache": False, "logits_to_keep": batch["keep"][number]}
         extra = {name: value for name, value in wanted.items() if name in self.arguments}

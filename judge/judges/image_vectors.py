@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,26 +34,33 @@ class ImageVectors:
     captioned: bool = False
 
     @classmethod
-    def of(cls, features: Mapping[str, Reals], key: str, *, captioned: bool = False) -> ImageVectors:
-        """Principal components of standardised features, which have the same length D for all images.
+    def of(
+        cls, features: Mapping[str, Reals], fitted: Collection[str] = (), *, key: str = "", captioned: bool = False
+    ) -> ImageVectors:
+        """Principal components of standardised features, which have the same length D for all names.
 
-        A component has its standard deviation to the power of 1/2. Judges have one penalty for all components. On drawn
-        scenes a large penalty lost more with unscaled components (47% of things found, with this power 59%). Whitened
-        components lost nothing there (66%), but noise then counts as much as anything else.
+        Both are fitted to the features of the names ``fitted``, or of all; the vectors depend on these, and on what
+        ``key`` stands for. A component has its standard deviation to the power of 1/2. Judges have one penalty for all
+        components. On drawn scenes a large penalty lost more with unscaled components (47% of things found, with this
+        power 59%). Whitened components lost nothing there (66%), but noise then counts as much as anything else.
         """
         from sklearn.decomposition import PCA
         from sklearn.preprocessing import StandardScaler
 
         names = sorted(features)
-        rows = StandardScaler().fit_transform(np.stack([features[name] for name in names]).astype(np.float64))
+        own = sorted(fitted) or names
+        every, rows = (np.stack([features[name] for name in some]).astype(np.float64) for some in (names, own))
+        scaler = StandardScaler().fit(rows)
         size = min(WIDTH, len(rows) // IMAGES_EACH, rows.shape[1])
-        rows = PCA(size, svd_solver="covariance_eigh").fit_transform(rows)
+        components = PCA(size, svd_solver="covariance_eigh").fit(scaler.transform(rows))
+        rows, every = (components.transform(scaler.transform(of)) for of in (rows, every))
         spread = rows.std(axis=0)
         kept = spread**2 > _LEAST * (spread**2).max(initial=0)
-        rows = rows[:, kept] / np.sqrt(spread[kept])
+        rows, every = (of[:, kept] / np.sqrt(spread[kept]) for of in (rows, every))
         length = np.sqrt((rows**2).sum(axis=1).mean()) if rows.size else 1.0
+        content = digest_of(key, *(part for name in own for part in (name, features[name].tobytes())))
         places = {name: row for row, name in enumerate(names)}
-        return cls(places, (rows / length).astype(np.float32), key, captioned)
+        return cls(places, (every / length).astype(np.float32), content, captioned)
 
     def name(self, sample: Sample) -> str | None:
         """The name of a sample's row; None if it has no image, where vectors are of images."""

@@ -144,8 +144,8 @@ def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImag
         setup.materials.prompt.check([*labels.classes, *left_out])
     seeing = [job for job in work.jobs if job.evidence.sides.uses_images]
     given = [request for request in work.conditional if request.of.metric.uses_images]
-    reading = setup.materials.image_features and all(job.member.judge.joint for job in seeing)
-    if (seeing or given) and not reading:
+    from_file = setup.materials.image_features and all(job.member.judge.reads_vectors for job in seeing)
+    if (seeing or given) and not from_file:
         if open_images is None:
             names = dict.fromkeys([of.name for job in seeing for of in job.metrics] + [of.key[1] for of in given])
             what = f"judges of {', '.join(names)} see images, and there are none"

@@ -60,8 +60,11 @@ def refit(
     def show(what: str, done: int, total: int) -> None:
         progress(f"refits: {what}", done, total)
 
-    if any(member.judge.reader for member in members):
-        setup = replace(setup, precomputed=None)  # Resampled captions have no features yet.
+    if setup.precomputed and any(member.judge.reader for member in members):
+        from judge.training.features import covers
+
+        if not covers(setup.precomputed, members):  # Captions that were aligned again have no features yet.
+            setup = replace(setup, precomputed=None)
     found = iter(train_members(members, setup, then=answer_sums, progress=show))
     rows = [row for one in refits for row in _values(one, list(islice(found, len(one))))]
     return pd.DataFrame(rows, columns=COLUMNS)

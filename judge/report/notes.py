@@ -281,7 +281,8 @@ def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
         weights = "" if network == PATCHES else f", weights: {sight['backbone_weights']}"
         yield f"Backbone: {network}{weights}{size}."
     if "tuning" in sight:
-        yield f"Captioners as judges: tuning {sight['tuning']}."
+        how = f"tuning {sight['tuning']}"
+        yield f"Captioners as judges: {'frozen, a linear judge reads their states' if 'reading' in how else how}."
     for judge, words in sight.get("read_for", {}).items():
         yield f"{judge} reads " + ", ".join(f'"{word}" for {token}' for token, word in words.items()) + "."
     if "template" in sight:

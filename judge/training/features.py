@@ -1,11 +1,11 @@
 """Features of frozen networks, computed once and cached on disk in half precision: see :mod:`.disk_cache`."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from itertools import islice
+from functools import cache, lru_cache, partial
+from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar
@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from judge.corpus.image_features import choose_features, read_image_features
 from judge.errors import JudgeError
-from judge.judges import Backbone, Blueprint, FrozenReader, Materials
+from judge.evidence import Slot
+from judge.judges import Backbone, Blueprint, FrozenReader, Materials, Modality
 from judge.judges.image_vectors import ImageVectors, name_seen
 from judge.judges.linear import make_encoder
 from judge.masking.masked_images import MaskedImages
@@ -61,13 +62,17 @@ class FeatureStore:
         """Another process opens the files itself."""
         return FeatureStore, (self.shape, self.places, self.key, self.regions, self.kind)
 
+    def name(self, sample: Sample) -> str | None:
+        """The name of a sample's row; None if it has no image, where features are of images."""
+        return name_words(sample.words) if self.kind == "caption" else sample.image
+
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D]; zeros for a sample without an image."""
         rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
         for place, sample in enumerate(samples):
-            key = name_words(sample.words) if self.kind == "caption" else sample.image
-            if key is not None:
-                rows[place] = self.row(self.places[key])
+            name = self.name(sample)
+            if name is not None:
+                rows[place] = self.row(self.places[name])
         return torch.from_numpy(rows)
 
     def row(self, place: Place) -> npt.NDArray[np.float16]:
@@ -223,8 +228,8 @@ class CaptionCache(FeatureCache):
 
     def _load(self, names: Sequence[str]) -> Iterator[Any]:
         """Threads prepare samples while the network computes."""
-        with ThreadPoolExecutor(2) as pool:
-            yield from pool.map(self.reader.prepare, (self.samples[name] for name in names))
+        jobs = (partial(self.reader.prepare, self.samples[name]) for name in names)
+        return in_order(jobs, 2, ahead=2 * self.BATCH)
 
     def _forward(self, loaded: Sequence[Any], device: torch.device) -> Tensor:
         with self.collating:
@@ -271,32 +276,54 @@ def precompute(
     """
     judges = {member.judge.name: member.judge for member in members}
     seeing = sorted(name for name, judge in judges.items() if "image" in judge.modalities)
-    slots = {id(member.samples): member.samples for member in members if seeing}.values()
-    images = {sample.image for samples in slots for sample in samples if sample.image is not None}
-    given = materials.image_features and all(judges[name].joint and judges[name].backbone for name in seeing)
-    keys = {} if given or not seeing else _keys(images, materials, ", ".join(seeing))
+    images = set[str]().union(*(_images_of(of) for of in members if of.judge.name in seeing))
+    from_file = materials.image_features and all(judges[name].reads_vectors for name in seeing)
+    keys = {} if from_file or not seeing else _keys(images, materials, ", ".join(seeing))
     captions = _captions(members)
 
     def open_cache(judge: Blueprint) -> FeatureCache:
         if judge.reader is not None:
-            reader, samples = judge.reader(materials), captions[judge.reader]
+            reader = judge.reader(materials)
+            samples = chain.from_iterable(of.values() for (make, _), of in captions.items() if make == judge.reader)
             sees = "image" in judge.modalities and judge.joint
             return CaptionedCache(reader, samples, folder, keys) if sees else CaptionCache(reader, samples, folder)
         assert materials.images is not None
         assert judge.backbone is not None
         return ImageCache(judge.backbone(materials), materials.images, keys, folder)
 
-    made: dict[Maker, FeatureStore | ImageVectors] = {}
+    @cache
+    def store_of(make: Maker, name: str) -> FeatureStore:
+        return _compute(partial(open_cache, judges[name]), progress)
+
+    @cache
+    def vectors_of(make: Maker, blanked: frozenset[Modality], name: str) -> ImageVectors:
+        if judges[name].reads_vectors:
+            return _read(images, materials.image_features) if materials.image_features else _pool(store_of(make, name))
+        return _pool(store_of(make, name), captions[make, blanked].values())
+
+    first: dict[Maker, str] = {}
     features = dict[str, FeatureStore | ImageVectors]()
     for name, judge in judges.items():
         if make := judge.reader or judge.backbone:
-            if make not in made and judge.backbone and judge.joint and materials.image_features:
-                made[make] = _read(images, materials.image_features)
-            elif make not in made:
-                store = _compute(partial(open_cache, judge), progress)
-                made[make] = _pool(store) if judge.joint else store
-            features[name] = made[make]
+            one = first.setdefault(make, name)
+            blanked = judge.blanked if judge.reader else frozenset[Modality]()
+            features[name] = vectors_of(make, blanked, one) if judge.joint else store_of(make, one)
     return Precomputed(keys, features)
+
+
+def covers(found: Precomputed, members: Sequence[Member]) -> bool:
+    """Whether features that were computed hold all that the readers of ``members`` read."""
+    for member in one_by_one([of for of in members if of.judge.reader]):
+        known = found.features[member.judge.name]
+        if any(known.name(member.judge.perceive(sample)) not in known.places for sample in member.samples):
+            return False
+    return True
+
+
+def _images_of(member: Member) -> Collection[str]:
+    """The images of a member's samples, which need not be made for that."""
+    samples = member.samples
+    return samples.images if isinstance(samples, Slot) else {of.image for of in samples if of.image is not None}
 
 
 def see(images: Iterable[str], materials: Materials, folder: Path, progress: Progress | None = None) -> ImageVectors:
@@ -319,29 +346,39 @@ def _keys(images: Iterable[str], materials: Materials, whose: str) -> dict[str, 
 def _read(images: Iterable[str], file: Path) -> ImageVectors:
     """The vectors of a file."""
     found = choose_features(read_image_features(file), images, str(file))
-    content = digest_of(*(part for image, row in found.items() for part in (image, row.tobytes())))
     with threads(1):
-        return ImageVectors.of(found, content)
+        return ImageVectors.of(found)
 
 
-def _pool(store: FeatureStore) -> ImageVectors:
-    """The vectors of a store: means over positions. On one thread: the same digits in every process."""
-    rows = {image: store.row(place).astype(np.float32).mean(axis=0) for image, place in store.places.items()}
+def _pool(store: FeatureStore, samples: Collection[Sample] = ()) -> ImageVectors:
+    """The vectors of a store, or of some captioned images in it: means over positions.
+
+    Of captioned images they are fitted to human captions: other captioners change no vector of a captioner's captions.
+    On one thread: the same digits in every process.
+    """
+    sides = {name_seen(sample): sample.side for sample in samples}
+    rows = {name: store.row(store.places[name]).astype(np.float32).mean(axis=0) for name in sides or store.places}
+    human = [name for name, side in sides.items() if side == "human"]
     with threads(1):
-        return ImageVectors.of(rows, store.key, captioned=store.kind == CaptionedCache.KIND)
+        return ImageVectors.of(rows, human, key=store.key, captioned=bool(samples))
 
 
-def _captions(members: Sequence[Member]) -> dict[Maker, list[Sample]]:
-    """Maker of a reader -> a sample of each captioned image that its judges are trained and scored on."""
-    found: dict[Maker, dict[tuple[str | None, Words], Sample]] = {}
+def _captions(members: Sequence[Member]) -> dict[tuple[Maker, frozenset[Modality]], dict[str, Sample]]:
+    """Maker of a reader, and what is blanked -> the captioned images that its judges are trained and scored on.
+
+    Of equal ones the human side's is kept.
+    """
+    found: dict[tuple[Maker, frozenset[Modality]], dict[str, Sample]] = {}
     done = set()
     for member in one_by_one([member for member in members if member.judge.reader]):
         judge = member.judge
         if judge.reader is not None and (judge.name, id(member.samples)) not in done:
             done.add((judge.name, id(member.samples)))
-            seen = map(judge.perceive, member.samples)
-            found.setdefault(judge.reader, {}).update({(sample.image, sample.words): sample for sample in seen})
-    return {make: [*samples.values()] for make, samples in found.items()}
+            own = found.setdefault((judge.reader, judge.blanked), {})
+            for sample in map(judge.perceive, member.samples):
+                if sample.side == "human" or name_seen(sample) not in own:
+                    own[name_seen(sample)] = sample
+    return found
 
 
 def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:

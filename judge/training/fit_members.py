@@ -52,8 +52,7 @@ def checkpoint_beside(answers: Path) -> Path:
 def weights_file(member: Member, setup: TrainingSetup) -> Path | None:
     """File of the weights of a named member; None if they are not stored."""
     answers = answers_file(member.key, setup)
-    can_be_kept = member.judge.network is not None or member.judge.restore is not None
-    if answers is None or not (setup.keeps_weights and can_be_kept and not member.is_refit):
+    if answers is None or not (setup.keeps_weights and member.judge.keeps_weights and not member.is_refit):
         return None
     return weights_beside(answers)
 

@@ -39,6 +39,13 @@ def written(settings: dict[str, object], folder: Path) -> Path:
     return path
 
 
+def test_a_judge_that_is_not_stored_is_named(settings: dict[str, object], tmp_path: Path) -> None:
+    given = ["--metrics", "imagecaptioner2", "--judge", "linear+image", "--backbone", "patches"]
+    done = done_well("train", written(settings, tmp_path), *given, "--checkpoints", tmp_path / "kept")
+    assert "NOTE: judge 'linear+image' keeps its answers but no weights: judge predict cannot load it" in done.stdout
+    assert {row["weights"] for row in read_json(tmp_path / "kept" / "judges.json")} == {None}
+
+
 def test_train_then_evaluate_is_evaluate(settings: dict[str, object], tmp_path: Path) -> None:
     run_file, kept = written(settings, tmp_path), tmp_path / "kept"
     first = done_well("train", run_file, "--checkpoints", kept)

@@ -198,7 +198,7 @@ def test_random_patches_tell_textures_apart(tmp_path: Path) -> None:
     assert found[0][0] == found[1][0]
     assert torch.equal(found[0][1], found[1][1])
     rows = found[0][1].mean(dim=1).numpy()
-    vectors = ImageVectors.of(dict(zip(names, rows, strict=True)), "key").named(names)
+    vectors = ImageVectors.of(dict(zip(names, rows, strict=True))).named(names)
     first, second = vectors[::2], vectors[1::2]
     across = np.linalg.norm(first.mean(axis=0) - second.mean(axis=0))
     assert across > 5 * max(first.std(axis=0).max(), second.std(axis=0).max())
@@ -209,7 +209,7 @@ def test_vectors_of_images() -> None:
     """Roots of the variances of standardised features; of length 1 on average; as many as images allow."""
     draws = np.random.default_rng(0)
     features = draws.normal(size=(400, 3)) @ np.array([[5.0, 5.0, 0.0, 0.0], [0, 1, 0, 0], [0, 0, 1, 0]])
-    found = ImageVectors.of({str(n): row for n, row in enumerate(features)}, "key")
+    found = ImageVectors.of({str(n): row for n, row in enumerate(features)})
     rows = found.named(map(str, range(400)))
     assert rows.shape == (400, 3)
     assert np.mean((rows**2).sum(axis=1)) == pytest.approx(1)
@@ -218,5 +218,5 @@ def test_vectors_of_images() -> None:
     spread = np.sort(rows.var(axis=0))
     assert spread / spread.sum() == pytest.approx(np.sqrt(variances) / np.sqrt(variances).sum(), rel=1e-4)
     assert not found.named([None]).any()
-    few = ImageVectors.of({str(n): row for n, row in enumerate(features[:16])}, "key")
+    few = ImageVectors.of({str(n): row for n, row in enumerate(features[:16])})
     assert few.rows.shape == (16, 2)

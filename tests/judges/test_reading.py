@@ -9,16 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from captioners import ANSWERS, FAMILIES, SAMPLES, ByHand, Checkpoints, Pictures
+from captioners import ANSWERS, FAMILIES, SAMPLES, ByHand, Checkpoints, Pictures, words_of
 from helpers import GENDER, judge_with, network_of
 from PIL import Image
 
+from judge.corpus.splits import Split
 from judge.judges import Assignment, Materials, Recipe, find_judge, name_self, split_reference, with_reading
 from judge.judges.encoders import OutputLayer
 from judge.judges.hf_models import load_captioner
 from judge.judges.hf_reading import StateReader
 from judge.judges.image_vectors import ImageVectors, name_seen
 from judge.judges.prompts import make_prompt
+from judge.training.features import covers, precompute
+from judge.training.member import Member
 from judge.types import Sample
 
 # Two more captions of the images that the others show.
@@ -51,17 +54,61 @@ def test_the_output_layer_makes_the_answer_of_a_state(family: str, checkpoint: C
     vision.register_forward_pre_hook(count, with_kwargs=True)
     samples = [*SAMPLES, *AGAIN]
     found = states(reader, samples)
-    assert seen == [5] or family.startswith("qwen"), "which packs the patches of all images into one row"
+    assert (seen == [5]) == (not family.startswith(("qwen", "mllama", "pix2struct"))), "which also take sizes or masks"
     last, mean = found.chunk(2, dim=1)
     (layer,) = {one for one in reader.model.modules() if isinstance(one, OutputLayer)}
     by_hand = ByHand(family, checkpoint(family))
     for sample, logits in zip(samples, layer(last).log_softmax(dim=-1), strict=True):
         for answer in ANSWERS:
             assert float(logits[answer[0]]) == pytest.approx(by_hand.log_probability(sample, answer[:1]), abs=1e-4)
-    # The mean is over the tokens of caption and prompt: it changes with any of their words.
-    assert (mean[0] - mean[5]).abs().max() > 1e-3 or reader.captioner.layout == "encoder"
+    for sample, own, state in zip(samples, mean, last, strict=True):
+        expected = state if reader.captioner.layout == "encoder" else mean_by_hand(reader, sample, family)
+        assert own.numpy() == pytest.approx(expected.numpy(), abs=1e-4)
     alone = torch.cat([states(reader, [sample]) for sample in samples])
     assert found.numpy() == pytest.approx(alone.numpy(), abs=1e-4)
+
+
+@torch.no_grad()
+def mean_by_hand(reader: StateReader, sample: Sample, family: str) -> torch.Tensor:
+    """The mean of the states of caption and prompt, whose tokens are found among all."""
+    batch, kept = reader.collate([reader.prepare(sample)]), list[torch.Tensor]()
+    ids, text = next(iter(batch["passes"][0].values()))[0].tolist(), words_of(sample, family)
+    (start,) = (at for at in range(len(ids)) if ids[at : at + len(text)] == text)
+    (layer,) = {one for one in reader.model.modules() if isinstance(one, OutputLayer)}
+    hook = layer.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0][0]), prepend=True)
+    reader(batch)
+    hook.remove()
+    # GIT's states begin with those of the image.
+    return kept[0][[place - len(ids) for place in range(start, start + len(text))]].mean(dim=0)
+
+
+def test_no_other_captioner_and_no_other_variant_changes_a_vector(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    """They are fitted to human captions of the judge itself; what they are fitted to is a part of their key."""
+    rng, words = np.random.default_rng(0), ("a", "person", "rides", "the", "dog", "<gender>")
+    lines = [tuple(rng.choice(words, size=rng.integers(2, 8)).tolist()) for _ in range(80)]
+    people = [Sample(str(n), "human", 0, line, (n % 2,), image=str(n)) for n, line in enumerate(lines)]
+    captioners = [[replace(of, side="generated", words=of.words[::step]) for of in people] for step in (-1, 2)]
+    # What a captioner repeats of people remains a person's.
+    captioners[0][0] = replace(people[0], side="generated")
+    materials = Materials(images=Pictures(), prompt=make_prompt("gender"))  # type: ignore[arg-type]
+    name = f"hf:{checkpoint('git')}+reading"
+
+    def vectors(sides: list[list[Sample]], *names: str) -> ImageVectors:
+        split = Split((), (), {})
+        members = [Member(find_judge(of), GENDER, side, split, 0) for of in names for side in sides]
+        found = precompute(members, materials, tmp_path)
+        assert covers(found, members)
+        assert not covers(found, [Member(find_judge(name), GENDER, [replace(people[0], words=("dog",))], split, 0)])
+        made = found.features[name]
+        assert isinstance(made, ImageVectors)
+        return made
+
+    alone = vectors([people, captioners[0]], name)
+    beside = vectors([people, *captioners], name, f"{name}-image-only", f"{name}-caption-only")
+    rows = [of.named(map(of.name, [*people, *captioners[0]])) for of in (alone, beside)]
+    assert rows[0].shape == (160, 10)
+    assert np.array_equal(*rows)
+    assert alone.key == beside.key != vectors([people[:60]], name).key
 
 
 def test_names() -> None:
@@ -76,6 +123,8 @@ def test_names() -> None:
     assert (seen.name, seen.blanked) == ("self+reading-image-only", {"caption"})
     assert seen.joint
     assert find_judge("self").joint is None
+    # A file of image vectors is no input of it.
+    assert (seen.reads_vectors, find_judge("linear+image").reads_vectors) == (False, True)
 
 
 def test_other_judges_of_the_same_captioner_are_left_alone(checkpoint: Checkpoints) -> None:
@@ -114,7 +163,7 @@ def test_a_captioner_that_has_learnt_is_as_right_as_a_tuned_one(checkpoint: Chec
     places = np.arange(400), np.arange(400, 760)
     split = Assignment("human", [*learnt, *tested], places[0], np.ones(400), places[1], 0)
     assert judge.joint
-    (read,) = judge.joint(GENDER, [split], None, ImageVectors.of(vectors, "key", captioned=True))
+    (read,) = judge.joint(GENDER, [split], None, ImageVectors.of(vectors, captioned=True))
     rows, classes = np.arange(360), [sample.answers[0] for sample in tested]
     own, full = (found.probabilities[rows, classes] for found in (read, tuned))
     # Right where the captioner that was trained as a whole is right, and surer of nothing than it may be.
