@@ -81,6 +81,6 @@ from judge.calibration.world import Captioner
 from judge.corpus import Corpus
 world = make_world(60, seed=0)
 captioner = simulate(world, name='a', captioner=Captioner(stereotype=0.5))
-evaluate(Corpus(world.human, (captioner,), world.labels), folds=2, workers=1, resamples=100)
+evaluate(Corpus(world.human, (captioner,), world.labels), folds=2, refits=2, chance=1, workers=1, resamples=100)
 """
     assert not loaded_after(code) & {"torch", "accelerate"}

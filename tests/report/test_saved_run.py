@@ -34,6 +34,7 @@ from judge.types import Labels
 
 Made = Mapping[str, tuple[Result, Path]]
 QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 5, "refits": 0, "chance": 0, "least": 1}
+QUICK["judge"] = "linear"
 # A captioner's name as hostile as a file system allows.
 NAMES = ("none", 'mu|ch, of "it" é')
 
