@@ -335,9 +335,7 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
     names = ["mask", "image_features"]
     rows = [row for row in map(find_metric, spell_out(plan.metrics)) if row.uses_images]
     judges = dict.fromkeys(judge for row in rows if not row.given for judge in choose_judges(row, config.judge))
-    # "self" is some checkpoint.
-    known = (f"{HUGGING_FACE}{judge}" if judge.startswith(SELF) else judge for judge in judges)
-    read = {option for judge in known for option in find_judge(judge).options}
+    read = {option for judge in judges for option in find_judge(judge).options}
     if any(row.given for row in rows) or any(find_judge(judge).backbone for judge in judges):
         names += ["backbone", "backbone_weights", "image_size", "reader"]
     if any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):

@@ -9,7 +9,7 @@ from judge.config import flag_of
 from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.judges import JudgedSettings, JudgeSettings, RunSettings, SightSettings, TrainingSettings
 from judge.errors import JudgeError
-from judge.judges import EMBEDDED, FILES, HUGGING_FACE, SEEING, SELF, find_judge
+from judge.judges import EMBEDDED, FILES, HUGGING_FACE, SEEING, find_judge
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 from judge.utils.launch import computes_on
@@ -31,9 +31,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     rows = [find_metric(name) for name in spell_out(config.metrics)]
     judged = [row for row in rows if not (row.counted or row.given)]
     judges = dict.fromkeys(name for row in judged for name in choose_judges(row, config.judge))
-    # Those of "self", which is some checkpoint, are those of all checkpoints.
-    known = (f"{HUGGING_FACE}{name}" if name.startswith(SELF) else name for name in judges)
-    read = {option for name in known for option in find_judge(name).options}
+    read = {option for name in judges for option in find_judge(name).options}
     seen = any(row.given for row in rows if row.uses_images)
     read |= find_judge(SEEING).options if seen else set()
     by_readers: dict[str, list[str]] = {}

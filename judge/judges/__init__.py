@@ -93,10 +93,10 @@ class FrozenReader(Protocol):
 
     @property
     def key(self) -> str:
-        """What its vectors depend on: weights and tokenizer by content, pooling, prompt, library versions."""
+        """Identify the vectors: weights and tokenizer by content, pooling, prompt, library versions."""
 
     def prepare(self, sample: Sample) -> Any:
-        """What is read of a sample: its words, or also its image; several threads call it."""
+        """Return the part of a sample that is read: its words, with or without its image. Several threads call it."""
 
     def collate(self, prepared: Sequence[Any]) -> Batch:
         """Tensors for prepared samples, on the CPU."""
@@ -296,12 +296,12 @@ class Blueprint:
 
     @property
     def reads_vectors(self) -> bool:
-        """Whether it reads a vector of each image, which a file may hold (``--image-features``)."""
+        """True for judges that read a vector of each image, which a file may hold (``--image-features``)."""
         return self.joint is not None and self.backbone is not None
 
     @property
     def keeps_weights(self) -> bool:
-        """Whether a trained judge can be stored."""
+        """True for judges that can be stored when they are trained."""
         return self.network is not None or self.restore is not None
 
     def perceive(self, sample: Sample) -> Sample:
@@ -383,12 +383,10 @@ def find_judge(name: str) -> Blueprint:
 
 
 def _of_checkpoint(name: str) -> Blueprint:
-    """The judge of a checkpoint; "self" stands for some checkpoint."""
+    """The judge of a checkpoint; "self" stands for some checkpoint of Hugging Face."""
     require("vision", "accelerate", "torch", "transformers")
     key = name.lower()
-    if key == SELF:
-        return Blueprint(SELF, "the captioner itself", modalities=frozenset({"caption", "image"}))
-    if key == SELF + READING:
+    if key in {SELF, SELF + READING}:
         return replace(_of_checkpoint(f"{HUGGING_FACE}{key}"), name=key)
     prefix = key.partition(":")[0] + ":"
     module = "hf_reading" if prefix == HUGGING_FACE and key.endswith(READING) else PREFIXES[prefix]

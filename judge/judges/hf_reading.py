@@ -1,10 +1,10 @@
 """A Hugging Face captioner as a frozen reader (``--tuning reading``): a linear judge of its states.
 
 The captioner reads the image with people hidden, the masked caption and the prompt, once for each captioned image. Its
-state at the end of the prompt is what its output layer multiplies to predict the answer. A logistic regression on this
-state would be ImageCaptioner2's judge (Abdelrahman et al., AAAI 2024) of which only the rows of the answers in the
-output layer are trained: a convex problem. The mean state over caption and prompt is read too, since a captioner that
-has only written captions forgets the caption by the end of the prompt.
+output layer multiplies the state at the end of the prompt to predict the answer. A logistic regression on this state
+trains ImageCaptioner2's judge (Abdelrahman et al., AAAI 2024) with all weights frozen except the answers' rows of the
+output layer, which is a convex problem. The judge also reads the mean state over caption and prompt, since a captioner
+that has only written captions forgets the caption by the end of the prompt.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ class StateReader(Prompted):
         The place of a sample is that of its image among the images of ``first``.
         """
         samples, images = zip(*prepared, strict=True)
-        first = {image: place for place, image in reversed([*enumerate(sample.image for sample in samples)])}
-        order = sorted(first.values())
-        places = torch.tensor([order.index(first[sample.image]) for sample in samples])
+        seen = [sample.image for sample in samples]
+        distinct = [*dict.fromkeys(seen)]
+        first, places = (torch.tensor([*map(of.index, by)]) for of, by in ((seen, distinct), (distinct, seen)))
         made = super().collate(samples, images)
         lengths = torch.tensor([self._length(sample) for sample in samples])
         keep = int((made["ends"][0] + lengths).max()) + self._tail
-        return {**made, "keep": [keep], "lengths": lengths, "first": torch.tensor(order), "places": places}
+        return {**made, "keep": [keep], "lengths": lengths, "first": first, "places": places}
 
     def _length(self, sample: Sample) -> int:
-        """Tokens of the caption and the question, which an encoder reads where the decoder does not."""
+        """Tokens of caption and question; 1 where an encoder reads these, and the decoder's text begins."""
         tokenizer = self.captioner.tokenizer
         decodes = self.captioner.layout != "encoder"
         return max(1, len(hf_prompts.encode(tokenizer, self._text(sample.words)))) if decodes else 1
@@ -99,9 +99,9 @@ class StateReader(Prompted):
 
 
 class _Pass(local):
-    """What happens inside a captioner in one pass of this thread: an image of several samples is seen once.
+    """One thread's pass through a captioner: its hooks keep the state, and show an image of several samples once.
 
-    Outside :meth:`of`, the hooks do nothing: other judges may use the same captioner.
+    Outside :meth:`of`, the hooks do nothing, since other judges may use the same captioner.
     """
 
     state: Tensor

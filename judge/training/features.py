@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
@@ -101,8 +100,8 @@ class FeatureCache(ABC):
             self.folder.mkdir(parents=True, exist_ok=True)
 
     @abstractmethod
-    def _load(self, names: Sequence[str]) -> Iterator[Any]:
-        """Inputs of the network, one by one."""
+    def _prepare(self, name: str) -> Any:
+        """Input of the network; threads call it while the network computes."""
 
     @abstractmethod
     def _forward(self, loaded: Sequence[Any], device: torch.device) -> Tensor:
@@ -148,7 +147,7 @@ class FeatureCache(ABC):
 
     def _batches(self, names: Sequence[str], device: torch.device) -> Iterator[npt.NDArray[np.float32]]:
         """On a CPU each batch on one thread, as many at once as there are cores: the same digits on any machine."""
-        loaded = self._load(names)
+        loaded = in_order((partial(self._prepare, name) for name in names), 2, ahead=2 * self.BATCH)
         alone, faults = device.type == "cpu", list[JudgeError]()
         workers = usable_cores() if alone else 1
 
@@ -192,15 +191,12 @@ class ImageCache(FeatureCache):
             self.keys = {image: digest_of(repr((key, images.boxes(image)))) for image, key in keys.items()}
             self.key = f"{backbone.key} {digest_of(repr(self.keys))}"
 
-    def _load(self, names: Sequence[str]) -> Iterator[tuple[Tensor, ...]]:
-        """Threads read and mask images while the network computes."""
-        with ThreadPoolExecutor(2) as pool:
-            ready = pool.map(lambda image: self.backbone.prepare(self.images.read(image)), names)
-            for image, pixels in zip(names, ready, strict=True):
-                boxes = torch.zeros(self.regions, 4)
-                for row, box in zip(boxes, self.images.boxes(image) if self.regions else (), strict=False):
-                    row[:] = torch.tensor(box)
-                yield (pixels, boxes) if self.regions else (pixels,)
+    def _prepare(self, name: str) -> tuple[Tensor, ...]:
+        pixels = self.backbone.prepare(self.images.read(name))
+        boxes = torch.zeros(self.regions, 4)
+        for row, box in zip(boxes, self.images.boxes(name) if self.regions else (), strict=False):
+            row[:] = torch.tensor(box)
+        return (pixels, boxes) if self.regions else (pixels,)
 
     def _forward(self, loaded: Sequence[tuple[Tensor, ...]], device: torch.device) -> Tensor:
         return self.backbone(*(torch.stack(part).to(device) for part in zip(*loaded, strict=True)))
@@ -226,10 +222,8 @@ class CaptionCache(FeatureCache):
     def _keys(self) -> dict[str, str]:
         return {name: name for name in self.samples}
 
-    def _load(self, names: Sequence[str]) -> Iterator[Any]:
-        """Threads prepare samples while the network computes."""
-        jobs = (partial(self.reader.prepare, self.samples[name]) for name in names)
-        return in_order(jobs, 2, ahead=2 * self.BATCH)
+    def _prepare(self, name: str) -> Any:
+        return self.reader.prepare(self.samples[name])
 
     def _forward(self, loaded: Sequence[Any], device: torch.device) -> Tensor:
         with self.collating:
@@ -291,23 +285,24 @@ def precompute(
         assert judge.backbone is not None
         return ImageCache(judge.backbone(materials), materials.images, keys, folder)
 
-    @cache
-    def store_of(make: Maker, name: str) -> FeatureStore:
-        return _compute(partial(open_cache, judges[name]), progress)
+    # Any judge of a maker stands for all.
+    made = {make: judge for judge in judges.values() if (make := judge.reader or judge.backbone)}
 
     @cache
-    def vectors_of(make: Maker, blanked: frozenset[Modality], name: str) -> ImageVectors:
-        if judges[name].reads_vectors:
-            return _read(images, materials.image_features) if materials.image_features else _pool(store_of(make, name))
-        return _pool(store_of(make, name), captions[make, blanked].values())
+    def store_of(make: Maker) -> FeatureStore:
+        return _compute(partial(open_cache, made[make]), progress)
 
-    first: dict[Maker, str] = {}
+    @cache
+    def vectors_of(make: Maker, blanked: frozenset[Modality]) -> ImageVectors:
+        if materials.image_features and made[make].backbone:
+            return _read(images, materials.image_features)
+        return _pool(store_of(make), captions.get((make, blanked), {}).values())
+
     features = dict[str, FeatureStore | ImageVectors]()
     for name, judge in judges.items():
         if make := judge.reader or judge.backbone:
-            one = first.setdefault(make, name)
             blanked = judge.blanked if judge.reader else frozenset[Modality]()
-            features[name] = vectors_of(make, blanked, one) if judge.joint else store_of(make, one)
+            features[name] = vectors_of(make, blanked) if judge.joint else store_of(make)
     return Precomputed(keys, features)
 
 
