@@ -45,7 +45,7 @@ def command(
     def pair(first: Summary, second: Summary) -> Pair | None:
         return pairing(first, second) if run_of[first.captioner] != run_of[second.captioner] else None
 
-    found = differences(result.summaries, pair, level=level, void=result.void)
+    found = differences(result.summaries, pair, level=level, void=result.void, cancels=result.cancels)
     of_runs = variant_notes({run.name: run.result for run in read})
     document = {
         "runs": [run.name for run in read],

@@ -10,14 +10,14 @@ import pandas as pd
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, Evidence, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import DEFAULT_JUDGE, SELF, find_judge
+from judge.judges import DEFAULT_JUDGE, find_judge
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
 from judge.quality import ImageScores, Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
 from judge.statistics.summary import Summary
-from judge.statistics.validity import Finding, void_rows
+from judge.statistics.validity import AT_CHANCE, Finding, void_rows
 from judge.types import TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
@@ -139,7 +139,7 @@ class Plan:
 
 def is_quick(judge: str) -> bool:
     """Whether a judge trains in seconds, because all folds and refits are trained together."""
-    return judge != SELF and find_judge(judge).joint is not None
+    return find_judge(judge).joint is not None
 
 
 BRIEF = [
@@ -192,7 +192,7 @@ class Result:
     @cached_property
     def _differences(self) -> list[Difference]:
         baseline = self.run.get("baseline", "")
-        how = {"level": self.run["level"], "void": self.void, "baseline": baseline}
+        how = {"level": self.run["level"], "void": self.void, "cancels": self.cancels, "baseline": baseline}
         return differences(self.summaries, self._pairing, **how)
 
     @property
@@ -208,6 +208,12 @@ class Result:
     def void(self) -> Mapping[Key, str]:
         """Key of each row that the checks void -> why it has no verdict."""
         return {key: finding.because for key, finding in self.findings.items()}
+
+    @property
+    def cancels(self) -> set[Key]:
+        """Keys of void rows whose reason lies in the human captions, which cancel in differences of captioners."""
+        rows = (row for row in self.summaries if row.metric.amplification == "difference" and row.key in self.findings)
+        return {row.key for row in rows if self.findings[row.key].rule == AT_CHANCE}
 
     def conclusions(self) -> list[Conclusion]:
         """The conclusion from each summary, in their order."""

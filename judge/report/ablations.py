@@ -59,9 +59,8 @@ def detector_scores(results: Mapping[str, Result]) -> Table[tuple[Any, ...]]:
     for key, line in found[0].items():
         cells: list[Any] = [line.summary.captioner, line.summary.title]
         for lines in found:
-            summary, conclusion = lines[key]
-            cells += [summary.amplification, write_interval(summary.interval, summary.basis)]
-            cells += [conclusion.verdict] if tested else []
+            of = lines[key]
+            cells += [of.summary.amplification, of.interval, *([of.conclusion.verdict] if tested else [])]
         rows.append(tuple(cells))
     notes = ["Amplification where each detector hides people." + _UNCORRECTED * tested, *variant_notes(results)]
     return table_of(["captioner", "metric (judge)"], numbers, rows, notes=notes)
@@ -89,12 +88,11 @@ def mask_table(rows: Sequence[MaskRow], results: Mapping[str, Result]) -> Table[
     numbers += [("amplification", SIGNED), ("interval", TEXT), *([("verdict", TEXT)] if tested else [])]
     cells: list[tuple[Any, ...]] = []
     for row in sorted(rows, key=lambda row: keys.index(row.line.summary.key)):
-        summary, conclusion = row.line
+        summary = row.line.summary
         hidden = "nothing" if row.mask == "none" else f"{row.hide}, {row.mask}"
         values = summary.human, summary.generated, row.over_chance, row.over_original, summary.amplification
-        verdict = [conclusion.verdict] if tested else []
-        interval = write_interval(summary.interval, summary.basis)
-        cells.append((summary.captioner, summary.title, hidden, *values, interval, *verdict))
+        verdict = [row.line.verdict] if tested else []
+        cells.append((summary.captioner, summary.title, hidden, *values, row.line.interval, *verdict))
     note = (
         "over chance: generated score minus that of a judge that knows nothing. over original: minus that with images "
         "as they are."

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from judge.judges import BLANKED
 from judge.measure import Result
 from judge.metrics import Metric
 from judge.report import plots
 from judge.report.plots import Drawing
-from judge.statistics.comparisons import HIGHER, LOWER
+from judge.report.tables import lines_of, void_last
+from judge.statistics.comparisons import HIGHER, LOWER, NO_VERDICT
 from judge.statistics.summary import Summary, name_row
 
 if TYPE_CHECKING:
@@ -29,13 +32,14 @@ _NO_AMPLIFICATION = "The line is chance: no amplification."
 
 def forests(result: Result) -> Iterator[Drawing]:
     """Amplification with its interval: of each metric a figure, with a row per captioner and judge."""
-    verdicts = {row.key: of.verdict for row, of in zip(result.summaries, result.conclusions(), strict=True)}
+    verdicts = {line.summary.key: line.conclusion.verdict for line in lines_of(result)}
     for metric, rows in _by_metric(result).items():
         figure, axes = plots.rows_figure(_labels(rows), f"amplification by {metric.title}")
         chances = [None if metric.counted else row.chance_level for row in rows]
         for place, (row, chance) in enumerate(zip(rows, chances, strict=True)):
             verdict = verdicts[row.key]
-            colour, marker = (plots.HUMAN, "s") if verdict in LOWER else (plots.GREY, "D")
+            colour, marker = (plots.PALE if verdict == NO_VERDICT else plots.GREY), "D"
+            colour, marker = (plots.HUMAN, "s") if verdict in LOWER else (colour, marker)
             colour, marker = (plots.GENERATED, "o") if verdict in HIGHER else (colour, marker)
             plots.draw_interval(axes, row.interval, place, color=colour, linewidth=2)
             face = "none" if marker == "D" else colour
@@ -43,7 +47,7 @@ def forests(result: Result) -> Iterator[Drawing]:
             plots.tick(axes, chance, place)
         axes.axvline(metric.neutral, color=plots.INK, linewidth=1)
         plots.set_limits(axes, [*_values(rows), *chances])
-        marks = "Circles: above the line; squares: below it; hollow diamonds: neither was shown"
+        marks = "Circles: above the line; squares: below it; hollow diamonds: neither was shown (pale: no verdict)"
         line = "what chance gives (taken off the values)" if metric.counted else "no amplification"
         if any(chance is not None for chance in chances):
             exchanged = "shuffling labels" if metric.amplification == "one_side" else "exchanging captions"
@@ -136,11 +140,12 @@ def _trend(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
 
 
 def _by_metric(result: Result) -> dict[Metric, list[Summary]]:
-    """Metrics in the order of the table, with the rows that have a value."""
-    found: dict[Metric, list[Summary]] = {}
-    for row in result.summaries:
-        if _has_value(row):
-            found.setdefault(row.metric, []).append(row)
+    """Metrics in the order of the table, with the rows that have a value; void ones are last, without an interval."""
+    found: dict[Metric, list[Summary]] = {row.metric: [] for row in result.summaries if _has_value(row)}
+    for line in void_last(result):
+        if _has_value(line.summary):
+            shown = replace(line.summary, interval=None) if line.void else line.summary
+            found[line.summary.metric].append(shown)
     return found
 
 
@@ -189,7 +194,7 @@ def _labels(rows: Sequence[Summary]) -> list[str]:
 
 def _inputs(judge: str) -> tuple[str, str]:
     """A judge's name without the suffix that blanks an input, and its inputs."""
-    for suffix, inputs in (("-image-only", "image alone"), ("-caption-only", "caption alone")):
+    for suffix, blanked in BLANKED.items():
         if judge.endswith(suffix):
-            return judge.removesuffix(suffix), inputs
+            return judge.removesuffix(suffix), f"{'image' if blanked == 'caption' else 'caption'} alone"
     return judge, "image and caption"

@@ -40,16 +40,16 @@ def print_table(table: Table[Any], console: Console | None = None) -> None:
     if table.title:
         console.print(Text(printable(table.title), style="bold"))
     page = console.width if sys.stdout.isatty() else sys.maxsize
-    shown = table.shown()
+    shown, quiet = table.shown(), [table.quiet(row) for row in table.rows]
     names = list(takewhile(lambda of: of[0].align == "left", shown))
     part = names
     for of in shown[len(names) :]:
         if len(part) > len(names) and sum(_least(*one) + 1 for one in [*part, of]) > page + 1:
-            _print_part(part, console, page)
+            _print_part(part, console, page, quiet)
             console.print()
             part = names
         part = [*part, of]
-    _print_part(part, console, page)
+    _print_part(part, console, page, quiet)
     for note in table.notes:
         print_text(note, console)
 
@@ -60,7 +60,9 @@ def _least(column: Column[Any], cells: Sequence[str]) -> int:
     return min(longest, _NAMES) if column.align == "left" else longest
 
 
-def _print_part(part: Sequence[tuple[Column[Any], list[str]]], console: Console, page: int) -> None:
+def _print_part(
+    part: Sequence[tuple[Column[Any], list[str]]], console: Console, page: int, quiet: Sequence[bool]
+) -> None:
     columns = [[printable(column.heading), *cells] for column, cells in part]
     widths, least = [max(map(cell_len, texts)) for texts in columns], [_least(*of) for of in part]
     spaces = len(part) - 1
@@ -74,8 +76,8 @@ def _print_part(part: Sequence[tuple[Column[Any], list[str]]], console: Console,
         heading, *cells = (Text("\n").join(Text(text).wrap(console, width, overflow="fold")) for text in texts)
         found.add_column(heading, justify=column.align)
         wrapped.append(cells)
-    for row in zip(*wrapped, strict=True):
-        found.add_row(*row)
+    for row, grey in zip(zip(*wrapped, strict=True), quiet, strict=True):
+        found.add_row(*row, style="dim" if grey else None)
     Console(width=sum(widths) + gap * spaces, highlight=False).print(found, crop=False)
 
 

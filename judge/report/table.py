@@ -46,6 +46,7 @@ class Table(Generic[R]):
         title: above it; "" for none.
         notes: lines below it.
         digits: row -> digits after the point of the values that an interval goes with.
+        quiet: row -> whether it is printed in grey.
     """
 
     columns: tuple[Column[R], ...]
@@ -53,6 +54,7 @@ class Table(Generic[R]):
     title: str = ""
     notes: tuple[str, ...] = ()
     digits: Callable[[R], int] = lambda _: 3
+    quiet: Callable[[R], bool] = lambda _: False
 
     def shown(self) -> list[tuple[Column[R], list[str]]]:
         """The columns to show, each with its cells as text."""

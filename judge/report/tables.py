@@ -8,7 +8,7 @@ from judge.measure import Result
 from judge.quality import Quality, QualityScore
 from judge.report.notes import difference_notes
 from judge.report.table import COUNT, NUMBER, SIGNED, THREE, Column, Table, digits_of, names, table_of, write, write_p
-from judge.statistics.comparisons import Conclusion, Difference
+from judge.statistics.comparisons import NO_VERDICT, Conclusion, Difference
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
@@ -23,10 +23,31 @@ class Line(NamedTuple):
     summary: Summary
     conclusion: Conclusion
 
+    @property
+    def void(self) -> bool:
+        """True where a check of the run voids the row; it then shows its value and the reason alone."""
+        return self.conclusion.verdict == NO_VERDICT
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict, with the reason where there is none."""
+        verdict, because = self.conclusion.verdict, self.conclusion.because
+        return f"{verdict}: {because}" if self.void and because else verdict
+
+    @property
+    def interval(self) -> str | None:
+        """The interval as text; None for a void row."""
+        return None if self.void else write_interval(self.summary.interval, self.summary.basis)
+
 
 def lines_of(result: Result) -> tuple[Line, ...]:
-    """The rows of the main table."""
+    """The rows of the main table, in the order of the result."""
     return tuple(map(Line, result.summaries, result.conclusions()))
+
+
+def void_last(result: Result) -> tuple[Line, ...]:
+    """The rows of the main table as readers see them: void ones are last."""
+    return tuple(sorted(lines_of(result), key=lambda line: line.void))
 
 
 def result_table(
@@ -50,9 +71,9 @@ def result_table(
         Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
         Column("amplification", lambda row: row.summary.amplification, SIGNED),
         *(Column(heading, partial(_known, cells), optional=True) for heading, cells in (extra or {}).items()),
-        Column(level, lambda row: write_interval(row.summary.interval, row.summary.basis), optional=True),
-        Column("p", lambda row: row.summary.p_value, write_p, optional=True),
-        Column("verdict", lambda row: row.conclusion.verdict, optional=True),
+        Column(level, lambda row: row.interval, optional=True),
+        Column("p", lambda row: None if row.void else row.summary.p_value, write_p, optional=True),
+        Column("verdict", lambda row: row.verdict, align="left", optional=True),
     ]
     if verbose:
         columns += [
@@ -69,7 +90,13 @@ def result_table(
                 lambda shares: "/".join(f"{shares[share]:.0%}" for share in ("one", "none", "several")),
             ),
         ]
-    return Table(tuple(columns), lines_of(result), "Amplification", digits=lambda row: digits_of(row.summary.interval))
+    return Table(
+        tuple(columns),
+        void_last(result),
+        "Amplification",
+        digits=lambda row: digits_of(row.summary.interval),
+        quiet=lambda row: row.void,
+    )
 
 
 def _known(cells: Mapping[str, str], row: Line) -> str | None:

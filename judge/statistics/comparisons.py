@@ -1,7 +1,7 @@
 """Conclusions from a table: verdicts, differences between captioners, and what is detectable."""
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
@@ -183,11 +183,14 @@ def differences(
     *,
     level: float = 0.95,
     void: Mapping[Key, str] | None = None,
+    cancels: Collection[Key] = (),
     baseline: str = "",
 ) -> list[Difference]:
     """All pairs of captioners, metric by metric and judge by judge; ``void`` is that of :func:`conclude`.
 
-    With a ``baseline``, each other captioner less that one, in place of all pairs.
+    ``cancels``: keys of void rows whose reason lies in the human captions alone. It does not void a difference between
+    captioners of the same images, since both subtract the same human side. With a ``baseline``, each other captioner
+    less that one, in place of all pairs.
     """
     void = void or {}
     concluded = zip(summaries, conclude(summaries, void), strict=True)
@@ -201,13 +204,18 @@ def differences(
         [
             replace(
                 difference(first, second, same_images=paired, level=level),
-                because=void.get(first.key) or void.get(second.key) or "",
+                because=_because(first.key, second.key, void, cancels if paired else ()),
                 prior_only=not prior_only.isdisjoint({first.key, second.key}),
                 left_out=left_out,
             )
             for first, second, paired, left_out in filter(None, pairs)
         ]
     )
+
+
+def _because(first: Key, second: Key, void: Mapping[Key, str], cancels: Collection[Key]) -> str:
+    """The reason of the first row, else of the second, that voids their difference; "" without one."""
+    return next((void[key] for key in (first, second) if key in void and key not in cancels), "")
 
 
 def _pairs(rows: Sequence[Summary], baseline: str) -> Iterator[tuple[Summary, Summary]]:

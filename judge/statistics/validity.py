@@ -25,6 +25,8 @@ _COMPARED, _KAPPA = 30, 0.1
 _AFFECTED = 0.02
 # Judges that read the same words with the same kind of model.
 _LINEAR = {"words+embedding", "embedding", "linear", "best"}
+AT_CHANCE = "at chance"
+"""The rule by which judges of human captions must beat chance."""
 _WHOSE = {"human": "human captions", "generated": "its captions"}
 
 
@@ -137,7 +139,7 @@ def _at_chance(row: Summary, facts: Facts) -> Iterator[Finding]:
     chance = shuffled[0] if shuffled else chance
     if chance is not None and error is not None and score - chance < _BEYOND_CHANCE * error:
         figures = f"{score:.3f}, chance {chance:.3f}"
-        yield Finding("at chance", "judges of human captions are no better than chance", figures)
+        yield Finding(AT_CHANCE, "judges of human captions are no better than chance", figures)
 
 
 def _names_nothing(row: Summary, facts: Facts) -> Iterator[Finding]:

@@ -17,8 +17,9 @@ from helpers import first_images, measure_quality, run_of
 from judge.measure import Result
 from judge.metrics import METRICS
 from judge.quality import Quality
-from judge.report.plots import Drawing, save, style
+from judge.report.plots import GENERATED, PALE, Drawing, save, style
 from judge.report.sections import SECTIONS
+from judge.report.tables import result_table
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
@@ -196,3 +197,22 @@ def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: 
     # Two captioners have no trend.
     (drawing,) = (found for section, found in drawings(result_of(*rows[:2], quality=qualities)) if section == "quality")
     assert [axes.get_title() for axes in drawing.figure.axes] == ["", ""]
+
+
+def test_a_row_at_chance_is_last_pale_and_without_an_interval() -> None:
+    """In the table its reason is beside it. A coin's LIC is 0.25."""
+    blind = row("a", "lic", "linear", 0.3, human=0.24, human_error=0.02, interval=Interval(0.1, 0.5), p_value=0.001)
+    result = result_of(blind, replace(blind, captioner="b", human=0.5), replace(blind, captioner="c"))
+    table = result_table(result)
+    cells = {column.heading: of for column, of in table.shown()}
+    reason = "no verdict: judges of human captions are no better than chance (0.240, chance 0.250)"
+    assert cells["captioner"] == ["b", "a", "c"]
+    assert cells["verdict"] == ["above human captions", reason, reason]
+    assert (cells["95% interval"], cells["p"]) == (["[+0.100, +0.500]", "-", "-"], ["0.001", "-", "-"])
+    assert [*map(table.quiet, table.rows)] == [False, True, True]
+    (drawing,) = (drawing for _, drawing in drawings(result) if drawing.name == "forest-lic")
+    axes = drawing.figure.axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["b", "a", "c"]
+    assert points(axes) == [(0.3, 0, "o"), (0.3, 1, "D"), (0.3, 2, "D")]
+    assert [line.get_color() for line in axes.lines if len(line.get_xdata()) == 1] == [GENERATED, PALE, PALE]
+    assert drawing.text.count("[") == 1

@@ -146,6 +146,17 @@ def test_a_void_row_has_no_verdict_whatever_its_p() -> None:
         assert (found.verdict, found.because) == (("no verdict", void[0]) if void else ("a higher", ""))
 
 
+@pytest.mark.parametrize(("paired", "verdict"), [(True, "a higher"), (False, "no verdict")])
+def test_human_captions_that_tell_nothing_cancel_in_a_difference_of_the_same_images(paired: bool, verdict: str) -> None:
+    """Other reasons of either row still void it."""
+    rows = [replace(ROW, captioner=name, amplification=value) for name, value in (("a", 0.4), ("b", 0.1))]
+    void = {row.key: "at chance" for row in rows}
+    (found,) = differences(rows, lambda *of: Pair(*of, paired=paired), void=void, cancels={*void})
+    assert found.verdict == verdict
+    (found,) = differences(rows, lambda *of: Pair(*of, paired=paired), void=void, cancels={rows[0].key})
+    assert (found.verdict, found.because) == ("no verdict", "at chance")
+
+
 def test_a_difference_that_does_not_vary_has_neither_interval_nor_p() -> None:
     """Unless it is 0: nothing then speaks against that."""
     parts = Replicates("half", (0.0, 0.01) * 20)
