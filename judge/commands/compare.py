@@ -1,6 +1,7 @@
 """``judge compare``: differences between the captioners of several runs, e.g. two checkpoints of one model."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,11 +12,12 @@ from judge.errors import JudgeError
 from judge.measure.comparing import Pairing
 from judge.report.ablations import variant_notes
 from judge.report.directory import difference_row, line_row
+from judge.report.gate import GATE, junit, read_change
 from judge.report.notes import pair_notes
-from judge.report.render import open_console, print_table, print_text
+from judge.report.render import markdown, open_console, print_table, print_text
 from judge.report.several_runs import name_apart, put_together, read_runs
 from judge.report.tables import difference_table, lines_of
-from judge.statistics.comparisons import Pair, differences
+from judge.statistics.comparisons import Difference, Pair, differences
 from judge.statistics.summary import Summary
 from judge.utils.outputs import OutputFile
 
@@ -24,7 +26,14 @@ def command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of finished runs, two or more")],
     level: Annotated[float, typer.Option(min=0.5, max=0.999, help="confidence level of the intervals")] = 0.95,
     out: Annotated[Path | None, typer.Option(help="JSON file for the differences")] = None,
-    kind: Annotated[Literal["table", "json"], typer.Option("--format", help="what to print")] = "table",
+    kind: Annotated[Literal["table", "json", "md"], typer.Option("--format", help="what to print")] = "table",
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option("--fail-if", help="exit code 3 if a change, the later run less the earlier, meets it: 'lic > 0'"),
+    ] = None,
+    junit_file: Annotated[
+        Path | None, typer.Option("--junit", help="JUnit XML file for the conditions of --fail-if")
+    ] = None,
 ) -> None:
     """Compare captioners of different runs: differences in amplification, with intervals and tests.
 
@@ -33,12 +42,20 @@ def command(
     """
     if len(runs) < 2:
         raise JudgeError("one run alone has nothing to compare with", where="judge compare", mend="give two folders")
-    output = OutputFile(out, mend="name a new file") if out is not None else None
-    if output:
-        output.check()
+    if junit_file is not None and not fail_if:
+        raise JudgeError("there is no condition to report on", where="--junit", mend="give --fail-if too")
+    if junit_file is not None and junit_file == out:
+        raise JudgeError("is the file of --out too", where=f"--junit {junit_file}", mend="name another file")
+    places = {"--out": out, "--junit": junit_file}
+    files = {
+        name: OutputFile(path, where=f"{name} {path}", mend="name a new file") for name, path in places.items() if path
+    }
+    for file in files.values():
+        file.check()
     read = read_runs(runs)
     joined, notes = put_together(read)
     result = joined.result
+    conditions = [read_change(text, result.run["metrics"]) for text in fail_if or ()]
     run_of = {name: run.name for run in name_apart(read) for name in run.result.run["captioners"]}
     pairing = Pairing(result.scores, result.counts, result.run)
 
@@ -46,25 +63,39 @@ def command(
         return pairing(first, second) if run_of[first.captioner] != run_of[second.captioner] else None
 
     found = differences(result.summaries, pair, level=level, void=result.void, cancels=result.cancels)
+    checks = [check for condition in conditions for check in condition(found)]
     of_runs = variant_notes({run.name: run.result for run in read})
     document = {
         "runs": [run.name for run in read],
         "differences": list(map(difference_row, found)),
         "results": [line_row(line, str(result.run["attribute"])) for line in lines_of(result)],
         "notes": [*notes, *of_runs],
+        "checks": [check._asdict() for check in checks],
     }
     text = json.dumps(document, indent=2) + "\n"
+    for name, file in files.items():
+        with file.working():
+            file.write(text.encode() if name == "--out" else junit(checks))
     lines = [*(f"NOTE: {note}" for note in [*pair_notes(found), *notes]), *of_runs]
-    if output:
-        with output.working():
-            output.write(text.encode())
+    met = [check.line for check in checks if check.failure]
     if kind == "json":
         typer.echo(text, nl=False)
         say(*lines, err=True)
     else:
-        print_table(difference_table(found), console := open_console())
-        console.print()
-        for line in lines:
-            print_text(line, console)
+        _print(found, [*met, *lines] if kind == "md" else lines, kind)
     if out:
-        say("", f"The differences are in {out}", err=kind == "json")
+        say("", f"The differences are in {out}", err=kind != "table")
+    say(*(f"judge: {line}" for line in met), err=True)
+    if met:
+        raise typer.Exit(GATE)
+
+
+def _print(found: Sequence[Difference], lines: Sequence[str], kind: Literal["table", "md"]) -> None:
+    """Print the table of differences, and lines below it."""
+    if kind == "md":
+        typer.echo("\n".join([markdown(difference_table(found, verbose=False)), *(f"- {line}" for line in lines)]))
+        return
+    print_table(difference_table(found), console := open_console())
+    console.print()
+    for line in lines:
+        print_text(line, console)

@@ -1,15 +1,18 @@
-"""Conditions of ``judge evaluate --fail-if``, for continuous integration: "lic > 0.05"."""
+"""Conditions of ``--fail-if``, for continuous integration: "lic > 0.05" of a run, or of the change between runs."""
 
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+from xml.etree import ElementTree
 
-from judge.errors import JudgeError
+from judge.errors import JudgeError, printable
 from judge.measure import Result
 from judge.metrics import find_metric, spell_out
 from judge.report.table import SIGNED, write
 from judge.report.tables import Line, lines_of
-from judge.statistics.comparisons import NO_VERDICT
+from judge.statistics.comparisons import NO_VERDICT, Difference
+from judge.types import Interval
 
 GATE = 3  # The exit code of a run that meets a condition.
 _FORM = re.compile(r"([^<>]+?)(?:\.(value|excess|p))?\s*([<>])\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)", re.ASCII)
@@ -23,36 +26,113 @@ _NUMBERS: dict[str, tuple[str, Callable[[Line], float | None]]] = {
 }
 
 
-def read_condition(text: str, metrics: Sequence[str]) -> Callable[[Result], Iterator[str]]:
-    """The condition "METRIC[.value|.excess|.p] > NUMBER" (or <) on every captioner of a run of ``metrics``.
+class Check(NamedTuple):
+    """A condition on one row. ``failure`` says why the row meets it, or why nobody can know; "" where it does not."""
 
-    Returns a function: result -> a sentence for each row that meets it, or of which that cannot be known, because a
-    check of the run voids the row or the row has no such number. A metric stands for its variants in the run too.
+    where: str
+    subject: str
+    failure: str
+
+    @property
+    def line(self) -> str:
+        """The failure in one line."""
+        return f"{self.where}: {self.subject}: {self.failure}"
+
+
+class _Condition(NamedTuple):
+    """A condition that was read: the metrics that it names, the key of ``_NUMBERS``, the sign and the limit."""
+
+    where: str
+    rows: Sequence[str]
+    number: str
+    sign: str
+    limit: float
+
+    def check(self, subject: str, value: float | None, because: str | None, values: str) -> Check:
+        """Check the number of a row; ``because``: why a check of the run voids the row, None where none does."""
+        what = _NUMBERS[self.number][0]
+        if because is not None or value is None or math.isnan(value):
+            why = f"there is no {what}" if because is None else f"{NO_VERDICT}: {because}"
+            return Check(self.where, subject, f"cannot be checked, {why}")
+        met = value > self.limit if self.sign == ">" else value < self.limit
+        return Check(self.where, subject, f"the {what} is {value:.4g} ({values})" if met else "")
+
+
+def _read(text: str, metrics: Sequence[str]) -> _Condition:
+    """The condition "METRIC[.value|.excess|.p] > NUMBER" (or <) on what was measured by ``metrics``.
+
+    A metric stands for its variants in the run too.
     """
     where = f"--fail-if '{text}'"
     if not (form := _FORM.fullmatch(text.strip())):
         raise JudgeError("is no condition", where=where, mend="write it like 'lic > 0.05' or 'lic.p < 0.01'")
     metric, name, sign, limit = form.groups()
-    what, number = _NUMBERS[name or sign]
     measured, named = spell_out(metrics), {*spell_out([metric])}
     if not (rows := [row for row in measured if named & {row, row.partition(":")[0]}]):
         mend = f"name {' or '.join(measured)}, alone or with .value or .p"
         raise JudgeError(f"the run does not measure '{metric}'", where=where, mend=mend)
     if name == "excess" and not all(find_metric(row).counted for row in rows):
         raise JudgeError(f"'{metric}' is not counted: its value is not over chance", where=where, mend="use .value")
+    return _Condition(where, rows, name or sign, sign, float(limit))
+
+
+def read_condition(text: str, metrics: Sequence[str]) -> Callable[[Result], Iterator[str]]:
+    """A condition on every captioner of a run of ``metrics``.
+
+    Returns a function: result -> a line for each row that meets it, or of which that cannot be known, because a check
+    of the run voids the row or the row has no such number.
+
+    Raises:
+        JudgeError: another form; a metric that was not measured.
+    """
+    condition = _read(text, metrics)
 
     def met(result: Result) -> Iterator[str]:
-        for row in lines_of(result):
-            line, value = row.summary, number(row)
-            if line.metric.name not in rows:
-                continue
-            subject = f"{where}: {line.captioner}, {line.title}"
-            if (void := row.conclusion.verdict == NO_VERDICT) or value is None or math.isnan(value):
-                why = f"{NO_VERDICT}: {row.conclusion.because}" if void else f"there is no {what}"
-                yield f"{subject}: cannot be checked, {why}"
-            elif value > float(limit) if sign == ">" else value < float(limit):
-                whole = " ".join(write(part, SIGNED) for part in (line.amplification, line.interval))
-                whole = f"excess over chance {whole}" if line.metric.counted else whole
-                yield f"{subject}: the {what} is {value:.4g} ({whole})"
+        for row in (row for row in lines_of(result) if row.summary.metric.name in condition.rows):
+            line, because = row.summary, row.conclusion.because if row.void else None
+            values = " ".join(write(part, SIGNED) for part in (line.amplification, line.interval))
+            values = f"excess over chance {values}" if line.metric.counted else values
+            value = _NUMBERS[condition.number][1](row)
+            check = condition.check(f"{line.captioner}, {line.title}", value, because, values)
+            if check.failure:
+                yield check.line
 
     return met
+
+
+def read_change(text: str, metrics: Sequence[str]) -> Callable[[Sequence[Difference]], Iterator[Check]]:
+    """A condition on the change from each captioner to each one of a later run: the amplification of the later less.
+
+    p is corrected by Holm. Without two captioners that compare, the condition cannot be checked.
+
+    Raises:
+        JudgeError: another form, also ".excess"; a metric that was not measured.
+    """
+    condition = _read(text, metrics)
+    if condition.number == "excess":
+        raise JudgeError("a change has no excess over chance of its own", where=condition.where, mend="use .value")
+
+    def checks(found: Sequence[Difference]) -> Iterator[Check]:
+        mine = [row for row in found if row.metric.name in condition.rows]
+        if not mine:
+            yield Check(condition.where, " and ".join(condition.rows), "cannot be checked, no two captioners compare")
+        for row in mine:
+            interval = row.interval and Interval(-row.interval.high, -row.interval.low, row.interval.level)
+            bounds = {">": interval.low, "<": interval.high} if interval else {}
+            numbers: dict[str, float | None] = {"value": -row.value, "p": row.p_holm, **bounds}
+            values = " ".join(write(part, SIGNED) for part in (-row.value, interval))
+            subject = f"{row.second} - {row.first}, {row.title}"
+            yield condition.check(subject, numbers.get(condition.number), row.because or None, values)
+
+    return checks
+
+
+def junit(checks: Sequence[Check]) -> bytes:
+    """Checks as JUnit XML, which systems for continuous integration show: a test case each."""
+    failures = str(sum(bool(check.failure) for check in checks))
+    suite = ElementTree.Element("testsuite", name="judge compare", tests=str(len(checks)), failures=failures)
+    for check in checks:
+        case = ElementTree.SubElement(suite, "testcase", classname=check.where, name=printable(check.subject))
+        if check.failure:
+            ElementTree.SubElement(case, "failure", message=printable(check.failure))
+    return bytes(ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True))

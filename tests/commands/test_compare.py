@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
-from helpers import done_well, instead, read_json, refusal
+from helpers import done_well, instead, judge, read_json, refusal
 from oracle import amplification
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -55,6 +56,28 @@ def test_two_runs_are_compared_as_one(runs: dict[str, Path], tmp_path: Path) -> 
     assert apart[0]["verdict"] in done.stdout
     assert "p (Holm): corrected for the 1 difference of each metric" in done.stdout
     assert done.stdout.rstrip().endswith(f"The differences are in {out}")
+
+
+def test_a_later_run_that_amplifies_more_fails(runs: dict[str, Path], tmp_path: Path) -> None:
+    """The change is the later run less the earlier; each condition on each pair is a test case of JUnit."""
+    xml, out = tmp_path / "junit.xml", tmp_path / "found.json"
+    rises, falls = ("--fail-if", "lic > 0"), ("--fail-if", "lic < 0")
+    done = judge("compare", runs["none"], runs["much"], *rises, *falls, "--junit", xml, "--out", out, "--format", "md")
+    (row,) = (row for row in read_json(out)["differences"] if row["metric"] == "lic")
+    change, low, high = -row["value"], -row["ci"][1], -row["ci"][0]
+    found = f"much - none, LIC (linear): the lower bound is {low:.4g} ({change:+.3f} [{low:+.3f}, {high:+.3f}])"
+    assert done.exit_code == 3
+    assert done.stderr.splitlines()[-1] == f"judge: --fail-if 'lic > 0': {found}"
+    assert f"- --fail-if 'lic > 0': {found}" in done.stdout
+    assert "| LIC (linear) | none - much |" in done.stdout
+    suite = ElementTree.parse(xml).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    assert [case.get("classname") for case in suite if len(case)] == ["--fail-if 'lic > 0'"]
+    done_well("compare", runs["much"], runs["none"], *rises)
+    done_well("compare", runs["none"], runs["much"], "--fail-if", "lic > 0.9", "--fail-if", "ba.p < 0")
+    refused = refusal("compare", runs["none"], runs["much"], "--junit", xml)
+    assert refused == "judge: --junit: there is no condition to report on. Give --fail-if too.\n"
+    assert "the run does not measure 'dbac'" in refusal("compare", runs["none"], runs["much"], "--fail-if", "dbac > 0")
 
 
 def test_two_checkpoints_of_one_name(files: WorldFiles, runs: dict[str, Path], tmp_path: Path) -> None:

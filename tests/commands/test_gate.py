@@ -13,9 +13,10 @@ from helpers import done_well, fault_of, inputs_of, judge, read_json, refusal
 from judge.calibration.grammar import WorldFiles
 from judge.measure import Result
 from judge.metrics import METRICS
-from judge.report.gate import read_condition
+from judge.report.gate import read_change, read_condition
 from judge.report.saved_run import read_run
 from judge.report.tables import result_table
+from judge.statistics.comparisons import Difference
 from judge.types import Interval
 
 MEASURED = ("lic", "leakage", "ba", "ba-objects", "dba")
@@ -134,6 +135,26 @@ def test_a_metric_stands_for_its_variants(result: Result) -> None:
         assert line.startswith(
             f"--fail-if '{name} > 1': the run does not measure '{name}'. Name {' or '.join(measured)}, "
         )
+
+
+def test_a_change_that_cannot_be_known_does_not_pass() -> None:
+    """The first captioner is the earlier one: 0.1 less 0.3, and the interval turned round."""
+    row = Difference(METRICS["lic"], "linear", "old", "new", -0.2, Interval(-0.3, -0.1), 0.01, paired=True, p_holm=0.02)
+    passed = [check.failure for check in read_change("lic > 0.1", MEASURED)([row])]
+    (failed,) = read_change("lic > 0.09", MEASURED)([row])
+    assert (passed, failed.subject) == ([""], "new - old, LIC (linear)")
+    assert failed.failure == "the lower bound is 0.1 (+0.200 [+0.100, +0.300])"
+    assert [check.failure for check in read_change("lic.p < 0.03", MEASURED)([row])] == [
+        "the p is 0.02 (+0.200 [+0.100, +0.300])"
+    ]
+    for found, why in (
+        ([replace(row, because="its captions are of other images")], "no verdict: its captions are of other images"),
+        ([replace(row, interval=None)], "there is no lower bound"),
+        ([], "no two captioners compare"),
+    ):
+        (check,) = read_change("lic > 9", MEASURED)(found)
+        assert check.failure == f"cannot be checked, {why}"
+    assert "has no excess over chance of its own" in fault_of(read_change, "ba.excess > 1", MEASURED)
 
 
 @pytest.mark.parametrize(
