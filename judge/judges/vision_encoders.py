@@ -68,11 +68,13 @@ class VisionEncoder(nn.Module):
         """[B, 3, S, S] -> [B, P, D], positions row by row."""
         found = self.compute(pixel_values=images, **self.options)
         states: Tensor = found.last_hidden_state
-        if states.ndim == 4:  # [B, D, H, W] of a convolutional network.
+        own: Tensor | None = getattr(found, "pooler_output", None) if self.pools else None
+        if states.ndim == 4 and states.shape[2] == states.shape[3]:  # [B, D, H, W] of a convolutional network.
             states = states.flatten(2).transpose(1, 2)
+        if states.ndim != 3 or (own is not None and own.ndim == 3):
+            raise ValueError(f"its states are {states.ndim}-dimensional, or it pools into several vectors")
         if not self.pooled:
             return self._grid(states)
-        own: Tensor | None = getattr(found, "pooler_output", None) if self.pools else None
         return (states.mean(dim=1) if own is None else own.flatten(1))[:, None]
 
     def _grid(self, states: Tensor) -> Tensor:
