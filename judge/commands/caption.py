@@ -154,7 +154,7 @@ def _name_images(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
     if not sources:
         found: list[tuple[str | None, str]] = [(name, name) for name in list_images(config.images)]
     else:
-        truth = GroundTruth.read(sources, labels=(), names=read_names(config.class_names), images=config.images)
+        truth = GroundTruth.read(sources, labels=(), names=read_names(config.names_of("gt")), images=config.images)
         found, failures = [(truth.image_id(name), name) for name in truth.images], [*truth.strays]
         if not any(has_image(config.images, name) for name in truth.images):
             list_images(config.images)  # Where there is no image at all, it says so in one line.

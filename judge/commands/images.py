@@ -127,7 +127,7 @@ def read_truth(config: inputs.DetectionSettings, labels: Collection[str] | None 
     """The instances that ``config`` names; ``labels``: the categories that are read, None for all."""
     if not config.instances:
         raise JudgeError("detector 'gt' needs the instances", where="--instances", mend="give their COCO file")
-    names, people = read_names(config.class_names), config.person_categories
+    names, people = read_names(config.names_of("gt")), config.person_categories
     truth = GroundTruth.read(listed(config.instances), labels=labels, people=people, names=names, images=config.images)
     if config.finders == ("gt",):  # Each of several detectors may have categories of its own.
         check_categories(people, truth.renamed, truth.source)
@@ -146,11 +146,11 @@ def open_detector(
     detector = make_detector(name, weights=weights, trust=config.trust_weights, device=device)
     source = f"detector '{name}'"
     own = {category: category for category in detector.categories}
-    if (names := read_names(config.class_names)) is not None:
+    if (names := read_names(config.names_of(name))) is not None:
         places = [str(place) for place in range(len(detector.categories))]
         if {*names} != {*places}:
             what, mend = f"does not name the {len(places)} classes of {source}", "name each class, from 0 on"
-            raise JudgeError(what, where=f"--class-names {config.class_names}", mend=mend)
+            raise JudgeError(what, where=f"--class-names {config.names_of(name)}", mend=mend)
         own = dict(zip(detector.categories, map(names.__getitem__, places), strict=True))
     people = people_among(own.values(), config.person_categories)
     if config.finders == (name,):

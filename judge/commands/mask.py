@@ -108,7 +108,7 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     packages = version("caption-judge"), cv2.__version__
     below = [file for path in listed(config.instances) for file in (path, *sorted(path.rglob("*")))]
     truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
-    named = config.person_categories, config.class_names and config.class_names.read_bytes()
+    named = config.person_categories, [(name, file.read_bytes()) for name, file in config.class_names.items()]
     settings = hiding, detector.key, truth, named, config.max_pixels
     return repr((packages, MaskStatistics._fields, *settings))
 

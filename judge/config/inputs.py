@@ -146,9 +146,10 @@ class DetectionSettings(Settings):
         (), "category of --instances or the detector that is people", "person; else all that name people",
         flag="--person-category", repeated="NAME",
     )  # fmt: skip
-    class_names: Path | None = option(
-        None, "names of a detector's or a label file's classes: one per line, or YAML or JSON id: name", "its own"
-    )
+    class_names: values.ClassNames = option(
+        {}, "names of a detector's or a label file's classes: one per line, or YAML or JSON id: name; without "
+        "DETECTOR= for all that have no file of their own", "its own", repeated="[DETECTOR=]FILE",
+    )  # fmt: skip
     weights: values.Weights = option(
         {}, "weights of a detector: file, or name in its library", repeated="[DETECTOR=]FILE", file=True, essential=True
     )
@@ -164,6 +165,10 @@ class DetectionSettings(Settings):
     def finders(self) -> tuple[str, ...]:
         """The detectors that will run."""
         return ()
+
+    def names_of(self, detector: str) -> Path | None:
+        """The file that names the classes of a detector; of "gt", those of label files and results."""
+        return self.class_names.get(detector, self.class_names.get(""))
 
     def inputs(self) -> list[Path]:
         """See :meth:`Settings.inputs`; ground truth alone writes nothing into the cache."""

@@ -73,9 +73,13 @@ class SightSettings(Settings):
     )
     answer_softmax: Literal["restricted", "vocabulary"] = option("vocabulary", "softmax over the answers or all words")
     backbone: str | None = option(
-        None, "timm name of the image backbone, or patches (random ones, for drawn images)", "the judge's own"
-    )
-    backbone_weights: str = option("pretrained", "weights: pretrained (from timm), random, or a file", file=True)
+        None, "image backbone: timm's name, hf:NAME (a vision encoder of transformers), or patches (random ones, for "
+        "drawn images)", "the judge's own",
+    )  # fmt: skip
+    backbone_weights: str = option(
+        "pretrained", "weights: pretrained (the backbone's own), random, or a file; of hf:NAME also its new folder",
+        file=True,
+    )  # fmt: skip
     image_size: int | None = option(None, "image side in pixels, for the backbone", "the backbone's own", ge=32)
     image_features: Path | None = option(
         None, "vectors of images by another tool (.npz, .safetensors, Parquet), in place of --images and --backbone; "

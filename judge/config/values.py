@@ -79,6 +79,22 @@ def _for_networks(weights: dict[str, str]) -> dict[str, str]:
     return weights
 
 
+def _class_names(entries: list[str]) -> dict[str, Path]:
+    """Detector -> the file that names its classes; "" for the detectors that have no file of their own."""
+    # In "hf:ORG/NAME=FILE" a separator stands before "=", as in a path.
+    pairs = [entry.rpartition("=")[::2] if entry.startswith("hf:") else split_name(entry) for entry in entries]
+    named = {name: Path(file) for name, file in pairs}
+    if len(named) < len(entries):
+        raise ValueError("two files for one detector: give one for each, DETECTOR=FILE")
+    return named
+
+
+def _of_detectors(named: dict[str, Path]) -> dict[str, Path]:
+    for name in named.keys() - {""}:
+        _detector(name)
+    return named
+
+
 def _detector(name: str) -> str:
     if not name.startswith("hf:") and name not in (known := [*DETECTORS, *plugins("detectors")]):
         raise ValueError(f"unknown detector '{name}'; {nearest(name, known)} Models of Hugging Face are hf:NAME.")
@@ -121,6 +137,12 @@ Checkpoint = Annotated[str, AfterValidator(lambda reference: reference.strip().r
 Checkpoints = Annotated[dict[str, Checkpoint], list_or_text(_checkpoints), AfterValidator(file_names)]
 Detector = Annotated[DetectorName | str, AfterValidator(_detector)]
 Weights = Annotated[dict[str, str], list_or_text(_weights), AfterValidator(_for_networks)]
+ClassNames = Annotated[
+    dict[str, Path],
+    list_or_text(_class_names),
+    AfterValidator(_of_detectors),
+    BeforeValidator(lambda value: {} if value is None else value),  # Earlier versions wrote null.
+]
 # YAML reads a bare ``no`` as False.
 NoIsAWord = BeforeValidator(lambda value: "no" if value is False else value)
 Share = Annotated[float, Field(gt=0, lt=1)]

@@ -113,8 +113,8 @@ class Materials:
         images: for judges that use them.
         prompt: of captioners; None for ``make_prompt("gender")``.
         answering: whether a captioner's softmax is over the whole vocabulary (ImageCaptioner2, eq. 2) or the answers.
-        backbone: timm's name of the image network; None for the judge's own.
-        backbone_weights: "pretrained" (downloaded by timm), "random", or a file.
+        backbone: timm's name of the image network, or "hf:NAME" of transformers; None for the judge's own.
+        backbone_weights: "pretrained" (the network's own), "random", or a file; of "hf:NAME" also another folder.
         image_size: side of the backbone's input in pixels; None for its own.
         image_features: file of vectors that another tool computed, in place of a backbone of linear judges.
         tuning: which part of a Hugging Face captioner is trained.
@@ -331,7 +331,7 @@ HEADS = (3, 5)
 # Linear judges that read a static embedding; its reference may follow: "words+embedding:PATH".
 EMBEDDED = ("words+embedding", "embedding", "best", "words+embedding+image")
 DEFAULT_JUDGE, SEEING = EMBEDDED[0], EMBEDDED[-1]
-# Beside timm's names of backbones: random patches of a run's images.
+# Beside timm's names of backbones, and "hf:NAME": random patches of a run's images.
 PATCHES = "patches"
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
 SELF = "self"

@@ -1,4 +1,4 @@
-"""Frozen backbones that compute features of images: any network of timm, or random patches of the images themselves."""
+"""Frozen backbones that compute features of images: of timm or transformers, or random patches of the images."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from judge.errors import JudgeError, require
-from judge.judges import PATCHES, Materials
-from judge.judges.patches import RandomPatches, to_square
+from judge.judges import HUGGING_FACE, PATCHES, Materials
+from judge.judges.patches import RandomPatches, prepared
+from judge.judges.vision_encoders import VisionEncoder, load_vision_encoder
 from judge.utils.hub import explaining, quiet_hub
 from judge.utils.identity import content_of_tensors
 from judge.utils.reading import memory_limit, opening, read_bytes
@@ -53,8 +54,7 @@ class TimmBackbone(nn.Module):
 
     def prepare(self, pixels: Pixels) -> Tensor:
         """An image [H, W, 3] uint8 as [3, S, S] float32; resized to a square, not cropped."""
-        square = (to_square(pixels, self.size) - self.mean) / self.std
-        return torch.from_numpy(np.ascontiguousarray(square.transpose(2, 0, 1)))
+        return prepared(pixels, self.size, self.mean, self.std)
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] -> [B, P, D], positions row by row."""
@@ -69,13 +69,16 @@ class TimmBackbone(nn.Module):
         return found
 
 
-def make_backbone(materials: Materials, default: str, *, pooled: bool = False) -> TimmBackbone | RandomPatches:
+def make_backbone(
+    materials: Materials, default: str, *, pooled: bool = False
+) -> TimmBackbone | RandomPatches | VisionEncoder:
     """The backbone that ``materials`` names, or ``default``; judges of all seeds have the same random weights.
 
     ``pooled``: one vector for each image, in place of one for each position.
 
     Raises:
         JudgeError: timm has no such network; its weights cannot be downloaded or read, or do not fit; timm is missing.
+            As :func:`~judge.judges.vision_encoders.load_vision_encoder`, of a network of transformers.
     """
     require("vision", "torch", "timm", "cv2")
     import timm
@@ -83,6 +86,8 @@ def make_backbone(materials: Materials, default: str, *, pooled: bool = False) -
     name, weights = materials.backbone or default, materials.backbone_weights
     if name == PATCHES:
         return RandomPatches.of(materials)
+    if name.startswith(HUGGING_FACE):
+        return _of_transformers(name, weights, materials.image_size, pooled=pooled)
     config = _config(name)
     tensors: dict[str, Tensor] | None = None
     overlay = dict[str, Any]()
@@ -113,6 +118,17 @@ def make_backbone(materials: Materials, default: str, *, pooled: bool = False) -
         with explaining(what, "--image-size", mend), torch.inference_mode():
             backbone(torch.zeros(1, 3, size, size))
     return backbone
+
+
+def _of_transformers(name: str, weights: str, size: int | None, *, pooled: bool) -> VisionEncoder:
+    """The checkpoint ``name``, or the folder ``weights`` to which it has moved."""
+    if weights == RANDOM:
+        what = f"'{name}' has weights of its own"
+        raise JudgeError(what, where=f"--backbone-weights {RANDOM}", mend="leave it out")
+    moved = weights != PRETRAINED
+    where = f"--backbone-weights {weights}" if moved else f"--backbone {name}"
+    reference = weights if moved else name.removeprefix(HUGGING_FACE)
+    return load_vision_encoder(reference, where, size=size, pooled=pooled)
 
 
 def _config(name: str) -> Any:

@@ -34,10 +34,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from judge.judges import PROMPTED, Batch, Blueprint, Recipe
-from judge.judges.backbones import SWIN, TimmBackbone, make_backbone
+from judge.judges import PROMPTED, Backbone, Batch, Blueprint, Recipe
+from judge.judges.backbones import SWIN, make_backbone
 from judge.judges.encoders import OutputLayer, positions
-from judge.judges.patches import RandomPatches
 from judge.judges.sat import Cloze, ClozeJudge, make_cloze_judge
 from judge.masking.instances import MAX_BOXES
 
@@ -48,7 +47,7 @@ CODE = 5
 class GridsAndRegions(nn.Module):
     """The last map of a frozen backbone, cell by cell, and its averages over R boxes: [B, cells + R, D + 5]."""
 
-    def __init__(self, backbone: TimmBackbone | RandomPatches, *, regions: int = MAX_BOXES) -> None:
+    def __init__(self, backbone: Backbone, *, regions: int = MAX_BOXES) -> None:
         super().__init__()
         self.backbone, self.regions = backbone, regions
         self.prepare = backbone.prepare

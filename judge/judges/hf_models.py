@@ -5,7 +5,7 @@ Only code of transformers itself runs: ``trust_remote_code`` is always False, an
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -186,18 +186,29 @@ def check_captioner(reference: str, *, where: str) -> None:
 def _find(reference: str, where: str) -> str:
     """The path of a captioner's folder, or its name on the hub; its configuration is read, its weights are not."""
     require("vision", "transformers", "PIL")
-    from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    mend = "choose a captioner: BLIP, GIT, ViT-GPT2, LLaVA, PaliGemma, Qwen2-VL"
+    suits = MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.__contains__
+    return find(reference, where, suits, "does not caption images", mend)
+
+
+def find(reference: str, where: str, suits: Callable[[str], bool], fault: str, mend: str) -> str:
+    """The path of a checkpoint's folder, or its name on the hub; its configuration is read, its weights are not.
+
+    A known architecture that does not suit is refused: ``fault`` follows its name in the message.
+    """
+    require("vision", "transformers")
+    from transformers import CONFIG_MAPPING
 
     name = locate(reference, where)
     with quiet():
         config = hub.read_config(name, where)
     kind = config["model_type"]
-    if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        return name
     if kind in CONFIG_MAPPING:
-        what = f"'{kind}' does not caption images"
-        raise JudgeError(what, where=where, mend="choose a captioner: BLIP, GIT, ViT-GPT2, LLaVA, PaliGemma, Qwen2-VL")
+        if suits(kind):
+            return name
+        raise JudgeError(f"'{kind}' {fault}", where=where, mend=mend)
     if config.get("auto_map"):
         raise hub.needs_code(where)
     raise JudgeError(f"transformers knows no '{kind}'", where=where, mend="update transformers, or choose another one")

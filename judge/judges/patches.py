@@ -30,6 +30,7 @@ _DICTIONARY, _IMAGES, _FROM_EACH = 256, 256, 64
 _SIZE = 96
 # Of pixels in [0, 1]: the paper has 10 for pixels in [0, 255], and 0.1 for whitened contrasts.
 _CONTRAST, _WHITENING = 10 / 255**2, 0.1
+Colours = npt.NDArray[np.float32]
 
 
 class RandomPatches(nn.Module):
@@ -67,7 +68,7 @@ class RandomPatches(nn.Module):
         names, draws = sorted(materials.images.names), np.random.default_rng(0)
         found = []
         for place in draws.permutation(len(names))[:_IMAGES]:
-            pixels = _prepared(materials.images.read(names[place]), size)
+            pixels = prepared(materials.images.read(names[place]), size)
             patches = _patches(pixels[None])[0]
             found.append(patches[draws.permutation(len(patches))[:_FROM_EACH]])
         with threads(1):  # All processes of a launch have the same encoder, to the last digit.
@@ -75,7 +76,7 @@ class RandomPatches(nn.Module):
 
     def prepare(self, pixels: Pixels) -> Tensor:
         """An image [H, W, 3] uint8 as [3, S, S] float32; resized to a square, not cropped."""
-        return _prepared(pixels, self.size)
+        return prepared(pixels, self.size)
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] -> [B, 4, D], quarters row by row."""
@@ -87,7 +88,7 @@ class RandomPatches(nn.Module):
         return adaptive_avg_pool2d(maps, _QUARTERS).flatten(2).transpose(1, 2)
 
 
-def to_square(pixels: Pixels, size: int) -> npt.NDArray[np.float32]:
+def _to_square(pixels: Pixels, size: int) -> npt.NDArray[np.float32]:
     """An image [H, W, 3] uint8 as [S, S, 3] in [0, 1]; resized, not cropped."""
     import cv2
 
@@ -95,8 +96,10 @@ def to_square(pixels: Pixels, size: int) -> npt.NDArray[np.float32]:
     return np.asarray(cv2.resize(pixels, (size, size), interpolation=way), dtype=np.float32) / np.float32(255)
 
 
-def _prepared(pixels: Pixels, size: int) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(to_square(pixels, size).transpose(2, 0, 1)))
+def prepared(pixels: Pixels, size: int, mean: Colours | float = 0.0, std: Colours | float = 1.0) -> Tensor:
+    """An image [H, W, 3] uint8 as [3, S, S] float32; ``mean`` and ``std`` are those of the colours, in [0, 1]."""
+    square = (_to_square(pixels, size) - mean) / std
+    return torch.from_numpy(np.ascontiguousarray(square.transpose(2, 0, 1)))
 
 
 def _patches(images: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Any
 from judge.corpus.attributes import ProductLabels, parts_of
 from judge.evidence import Joined, Preparation, Sides
 from judge.evidence.counts import CountRows
-from judge.judges import SELF
+from judge.judges import HUGGING_FACE, SELF
 from judge.measure.jobs import Job, Work, compares, most_images
 from judge.measure.plan import Plan
 from judge.metrics import Metric
@@ -41,7 +41,7 @@ def describe(
     source = truth.tasks.source if truth.tasks else "what human captions name"
     return {
         "version": version("caption-judge"),
-        "versions": _versions(work),
+        "versions": _versions(work, setup),
         "protocol": plan.protocol,
         "folds": plan.folds if plan.protocol == "crossfit" else None,
         "seeds": sorted({plan.first_seed, *(job.member.seed for job in work.jobs)}),
@@ -72,13 +72,14 @@ def describe(
     }
 
 
-def _versions(work: Work) -> dict[str, str]:
+def _versions(work: Work, setup: TrainingSetup) -> dict[str, str]:
     """Versions of Python, and of the libraries and plugins that compute the numbers."""
     judges, lexicon = [job.member.judge for job in work.jobs], work.truth.words.attribute
     networks = [judge for judge in judges if judge.network]
     names = ["numpy", "scipy", "pandas", "scikit-learn"]
     names += ["torch", "accelerate"] if networks else []
-    names += ["timm"] if any(judge.backbone for judge in networks) else []
+    from_hub = (setup.materials.backbone or "").startswith(HUGGING_FACE)
+    names += ["transformers" if from_hub else "timm"] if any(judge.backbone for judge in networks) else []
     names += ["transformers"] if any(judge.fingerprint or judge.reader for judge in networks) else []
     names += ["icu4py"] if lexicon and lexicon.language in SEGMENTED else []
     origins = {*(judge.origin for judge in judges), *(metric.origin for metric in work.metrics)} - {""}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from judge.errors import JudgeError
 from judge.utils.launch import computes_on, is_main_process, launch_precision, launched, promised, shared_store
+from judge.utils.parallel import end_with
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -73,6 +74,7 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
     # Under FSDP Accelerate overwrites this, and would not find its plugin the next time.
     PartialState._shared_state["distributed_type"] = kind
     if accelerator.num_processes > 1:
+        end_with(os.getppid())  # Also where another program calls this package.
         atexit.unregister(_leave)
         atexit.register(_leave)
         return accelerator

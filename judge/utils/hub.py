@@ -114,6 +114,11 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
 
 def load_model(loader: Any, name: str, where: str, **options: Any) -> Any:
     """A model of the auto class ``loader``, of safetensors alone; a JudgeError where weights are missing or bad."""
+    return load_with_notes(loader, name, where, **options)[0]
+
+
+def load_with_notes(loader: Any, name: str, where: str, **options: Any) -> tuple[Any, list[str]]:
+    """As :func:`load_model`; and the weights of a pooler or a loss that are not saved, which are random."""
     import torch
 
     options |= {"trust_remote_code": False, "use_safetensors": True, "output_loading_info": True}
@@ -126,7 +131,17 @@ def load_model(loader: Any, name: str, where: str, **options: Any) -> Any:
         if missing or notes["mismatched_keys"]:
             what = f"weights are missing or of another shape ({', '.join(missing[:2]) or 'sizes differ'})"
             raise JudgeError(what, where=where, mend=_AGAIN)
-    return model.eval()
+    return model.eval(), sorted(notes["missing_keys"])
+
+
+def load_image_processor(name: str, where: str) -> Any:
+    """The image processor of a checkpoint; a JudgeError where it is missing or bad."""
+    import transformers
+
+    processors: Any = transformers.AutoImageProcessor
+    mend = "save it beside the weights (processor.save_pretrained)"
+    with loading("its image processor is missing or at fault", where, mend):
+        return processors.from_pretrained(name, trust_remote_code=False)
 
 
 def knows_words(tokenizer: Any) -> bool:

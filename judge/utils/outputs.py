@@ -163,7 +163,7 @@ class OutputFolder:
             what = f"holds {foreign}, which is no part of this {self.what}"
             raise JudgeError(what, where=self.where, mend=f"move it elsewhere, or {mend}")
         if not self.overwrite:
-            raise JudgeError(f"holds another {self.what}", where=self.where, mend=f"{mend}, or add --overwrite")
+            raise JudgeError(f"holds a finished {self.what}", where=self.where, mend=f"{mend}, or add --overwrite")
 
     def _check_partial(self) -> None:
         """Refuse to work in a folder that no such command made."""

@@ -81,6 +81,22 @@ def test_a_process_that_is_killed_ends_the_launch(run_file: Path, tmp_path: Path
     assert "judge/training" not in printed
 
 
+def test_processes_of_a_script_of_ones_own_end_with_their_launcher(tmp_path: Path) -> None:
+    """It takes functions of the package, and no command of it."""
+    script = tmp_path / "own.py"
+    script.write_text(
+        "import os, pathlib, sys, time\nfrom judge.training.launch import make_accelerator\nmake_accelerator()\n"
+        "pathlib.Path(sys.argv[1], os.environ['RANK']).touch()\ntime.sleep(600)\n"
+    )
+    met = tmp_path / "met"
+    met.mkdir()
+    command = launcher("--num_processes", 2, script, met)
+    ended = killed(
+        command, which=has_rank(0), ready=lambda: len([*met.iterdir()]) == 2, kill=lambda one: parent_of(one).kill()
+    )
+    assert ended[0] == -signal.SIGKILL
+
+
 def kill_launch(rank: psutil.Process) -> None:
     """Kill all processes of a launch, the launcher first: it would end the others in its own way."""
     launched = parent_of(rank)

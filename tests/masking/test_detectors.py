@@ -14,7 +14,10 @@ import detector_samples as samples
 import numpy as np
 import pytest
 import torch
+import yaml
+from helpers import refusal
 
+from judge.commands.ablate import AblateDetectorsConfig
 from judge.commands.images import open_detector
 from judge.commands.mask import MaskConfig
 from judge.config import make_config
@@ -199,6 +202,34 @@ def test_classes_are_named_by_a_file(weights: Path, yolo: Yolo, tmp_path: Path) 
     (tmp_path / "names.txt").write_text("man\n")
     with pytest.raises(JudgeError, match="does not name the 3 classes of detector 'yolo'"):
         open_detector("yolo", config, ("person",))
+
+
+def test_each_detector_may_have_names_of_its_own(weights: Path, tmp_path: Path) -> None:
+    """As COCO's 80 classes of a YOLO, and 91 of a Mask R-CNN; a path alone names those of all others."""
+    model, found = f"hf:{samples.tiny_huggingface(tmp_path, 'maskformer')}", {}
+    files = {name: tmp_path / f"{name}.txt" for name in ("yolo", "model", "all")}
+    files["yolo"].write_text("ball\nperson\nhat\n")
+    files["model"].write_text("tree\ncar\nperson\n")
+    files["all"].write_text("person\nbus\n")
+    given = ["--images", tmp_path, "--instances", tmp_path / "none.json", "--detectors", f"yolo,{model}"]
+    typed = {"images": tmp_path, "instances": tmp_path / "none.json", "detectors": f"yolo,{model}"}
+    typed |= {"weights": str(weights), "trust_weights": weights.parent, "cache": tmp_path / "cache", "device": "cpu"}
+    typed |= {"out": tmp_path / "out"}
+    names = [f"yolo={files['yolo']}", f"{model}={files['model']}", str(files["all"])]
+    config = make_config(typed | {"class_names": names}, AblateDetectorsConfig)
+    assert make_config(yaml.safe_load(config.to_yaml()), AblateDetectorsConfig) == config
+    for name in ("yolo", model):
+        opened: Any = open_detector(name, config, ("person",))
+        found[name] = opened.categories
+    assert found == {"yolo": ("ball", "person", "hat"), model: ("tree", "car", "person")}
+    others = make_config(typed | {"class_names": names[1:]}, AblateDetectorsConfig)
+    assert {config.names_of("gt"), others.names_of("yolo")} == {files["all"]}
+    with pytest.raises(JudgeError, match=r"--class-names .*all.txt: does not name the 3 classes of detector 'yolo'"):
+        open_detector("yolo", others, ("person",))
+    again = ["--class-names", f"yollo={files['yolo']}"]
+    assert "unknown detector 'yollo'; did you mean 'yolo'?" in refusal("ablate", "detectors", *given, *again)
+    again = ["--class-names", names[0], "--class-names", names[0]]
+    assert "two files for one detector" in refusal("ablate", "detectors", *given, *again)
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def test_a_published_folder_holds_its_manifest_and_nothing_is_left(tmp_path: Pat
     listed = json.loads((tmp_path / "out" / MANIFEST).read_text())
     assert (listed["kind"], listed["files"]) == ("run", ["figures/", "figures/one.svg", "log.jsonl"])
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    with pytest.raises(JudgeError, match=r"holds another run\. Name another folder, or add --overwrite"):
+    with pytest.raises(JudgeError, match=r"holds a finished run\. Name another folder, or add --overwrite"):
         make(tmp_path / "out", "second")
     make(tmp_path / "out", "second", overwrite=True)
     assert tree(tmp_path) == {"out/figures/one.svg": "second"}
@@ -124,7 +124,7 @@ def test_a_command_killed_while_it_replaces_loses_nothing(tmp_path: Path, killed
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False, capture_output=True)
     assert done.returncode != 0
     assert (tmp_path / "out").exists() == (killed_by is None)
-    with pytest.raises(JudgeError, match="holds another run"):
+    with pytest.raises(JudgeError, match="holds a finished run"):
         make(tmp_path / "out", "second")
     assert tree(tmp_path) == {"out/figures/one.svg": "first", "out.partial/members/finished": "hours"}
     make(tmp_path / "out", "second", overwrite=True)
@@ -136,7 +136,7 @@ def test_the_store_goes_that_a_kill_left_in_a_complete_output(tmp_path: Path, mo
         patch.setattr("judge.utils.outputs.remove", lambda path: None)  # As if killed before it.
         make(tmp_path / "out")
     assert (tmp_path / "out" / "members").is_dir()
-    with pytest.raises(JudgeError, match="holds another run"):
+    with pytest.raises(JudgeError, match="holds a finished run"):
         make(tmp_path / "out", "second")
     assert tree(tmp_path) == {"out/figures/one.svg": "first"}
     assert not (tmp_path / "out" / "members").exists()

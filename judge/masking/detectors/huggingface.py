@@ -2,14 +2,14 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from judge.errors import JudgeError, require
 from judge.masking.detectors import MIN_SCORE
 from judge.masking.instances import BoolMask, Instance, LoadedImage, box_mask, from_mask
-from judge.utils.hub import load_model, loading, locate, quiet, read_config
+from judge.utils.hub import load_image_processor, load_model, locate, quiet, read_config
 from judge.utils.identity import content_of
 from judge.utils.parallel import choose_device
 
@@ -31,13 +31,11 @@ class HuggingFace:
         import transformers
 
         self.device, where = choose_device(device), f"--detector hf:{reference}"
-        name, processors = locate(reference, where), cast("Any", transformers.AutoImageProcessor)
+        name = locate(reference, where)
         with quiet():
             loader = _choose_loader(read_config(name, where), where)
             self.model = load_model(loader, name, where, dtype=torch.float32).to(self.device)
-            mend = "save it beside the weights (processor.save_pretrained)"
-            with loading("its image processor is missing or at fault", where, mend):
-                self.processor = processors.from_pretrained(name, trust_remote_code=False)
+            self.processor = load_image_processor(name, where)
         self.labels: dict[int, str] = dict(sorted(self.model.config.id2label.items()))
         self.categories = tuple(self.labels.values())
         self.key = f"hf {content_of(reference)}, transformers {transformers.__version__}, torch {torch.__version__}"
