@@ -122,6 +122,7 @@ class Materials:
         checkpointing: recompute its activations in the backward pass. The numbers are the same, up to rounding.
         attention: transformers' name of the attention implementation; None for the model's own choice.
         reader: name or folder of the text encoder of "vl-lic", "bert-ft" and "bert-pre"; None for bert-base-uncased.
+        patches: the mean, whitening and dictionary of random patches that a trained judge has; None to draw new ones.
         features: of the images by the blueprint's backbone, or of the captions by its reader; set by the trainer.
         empty: whether weights may stay on ``meta``, since another process sends its own; set by the trainer.
     """
@@ -138,6 +139,7 @@ class Materials:
     checkpointing: bool = False
     attention: str | None = None
     reader: str | None = None
+    patches: Mapping[str, Any] | None = None
     features: Features | None = None
     empty: bool = False
 
