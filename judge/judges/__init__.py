@@ -251,7 +251,8 @@ class Blueprint:
             last argument is an ``ImageVectors`` of a judge with a backbone or a reader, else None.
         explain: trains judges again with the settings that ``joint`` chose, and returns their weights; for judges
             whose log-odds are linear in terms.
-        restore: makes a judge that trains itself from its vocabulary and tensors, if it can be saved.
+        restore: makes a judge that trains itself from its vocabulary and tensors, if it can be saved. One that reads
+            vectors has its ``ImageVectors`` in ``images``.
         network: makes an untrained network for a target, from its training samples (vocabulary) and materials. The
             global torch generator is seeded before.
         recipe: how to train the network.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from judge.judges.backbones import TimmBackbone
 from judge.judges.linear import LinearJudge, Reading
 from judge.masking.masked_images import MaskedImages
 from judge.training.judge_file import Saved, answer, open_judge, read_saved
+from judge.training.scorer import Judge
 from judge.types import Sample
 from judge.utils.tensors import read_tensors
 
@@ -45,17 +47,17 @@ class Trained:
         self.patches, self.run = self.train("patches")
         self.network, _ = self.train("test_resnet")
 
-    def train(self, backbone: str) -> tuple[Saved, tuple[np.ndarray, list[Sample]]]:
+    def train(self, backbone: str, judge: str = "linear+image") -> tuple[Saved, tuple[np.ndarray, list[Sample]]]:
         """The judge of human captions; its answers in the run, and what they are about."""
-        own = {"metrics": ["imagecaptioner2"], "judge": ["linear+image"], "mask": "none", "backbone": backbone}
-        own |= {"image_size": SIZE, "checkpoints": self.root / backbone}
+        own = {"metrics": ["imagecaptioner2"], "judge": [judge], "mask": "none", "backbone": backbone}
+        own |= {"image_size": SIZE, "checkpoints": self.root / judge / backbone}
         settings = {
             name: of for name, of in settings_of(self.files, self.root).items() if name[:5] not in {"epoch", "learn"}
         }
         jobs, notes = train_judges(make_config(settings | own, TrainConfig))
         assert not any("no weights" in note for note in notes)
         member = next(job.member for job in jobs if job.member.side == "human")
-        path = self.root / backbone / f"{member.key}.safetensors"
+        path = self.root / judge / backbone / f"{member.key}.safetensors"
         return read_saved(path.with_suffix(".weights.safetensors")), (read_tensors(path)[0][member.key], member.test())
 
     def samples(self, count: int = 3) -> list[Sample]:
@@ -74,6 +76,20 @@ def test_a_stored_judge_answers_as_in_its_run(trained: Trained, tmp_path: Path) 
     assert notes == []
     assert found.probabilities == pytest.approx(expected[:5], abs=1e-6)
     assert trained.patches.features["key"].startswith("patches ")
+
+
+def test_a_stored_judge_scores_images_in_memory(trained: Trained) -> None:
+    """Each call looks at its own images; a folder of ``judge export`` holds the same judge."""
+    _, samples = trained.run
+    judge, captions = Judge.load(trained.patches.path), ["a man with a tie"] * 2
+    assert all(sample.image for sample in samples)
+    files = [trained.folder / trained.images.names[sample.image] for sample in samples[:2] if sample.image]
+    first, second = judge.probabilities(captions, files), judge.probabilities(captions, files[::-1])
+    assert first == pytest.approx(second[::-1], abs=1e-9)
+    assert abs(first[0] - first[1]).max() > 1e-4
+    out = trained.root / "exported"
+    done_well("export", "--judge-weights", trained.patches.path, "--out", out)
+    assert Judge.load(out).probabilities(captions, files) == pytest.approx(first, abs=1e-12)
 
 
 def by_hand(saved: Saved, sample: Sample, images: MaskedImages) -> np.ndarray:
@@ -246,3 +262,10 @@ def test_the_command_makes_exact_maps(trained: Trained, tmp_path: Path) -> None:
     assert read_json(out / "attribution.json")["pictures"][0]["method"] == "exact"
     done_well("attribute", *given, "--methods", "grad-cam,gradient-shap", "--out", tmp_path / "other")
     assert {row["method"] for row in read_rows(tmp_path / "other" / "pictures.csv")} == {"grad-cam", "gradient-shap"}
+
+
+def test_a_blank_image_needs_no_image(trained: Trained, tmp_path: Path) -> None:
+    """The stored judge of captions alone answers without images, as it did in its run."""
+    saved, (expected, samples) = trained.train("patches", "linear+image-caption-only")
+    captions = [replace(sample, image=None) for sample in samples]
+    assert answer(saved, [captions], features=tmp_path)[0].probabilities == pytest.approx(expected, abs=1e-9)
