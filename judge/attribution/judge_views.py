@@ -11,23 +11,45 @@ from PIL import Image
 from torch import Tensor
 
 from judge.attribution.captioner_views import CheckpointViews
-from judge.attribution.maps import ImageExplanation, Method, View, attribute, log_odds, stretched, sum_colours
+from judge.attribution.maps import (
+    BY_GRADIENTS,
+    ImageExplanation,
+    Method,
+    Placement,
+    View,
+    attribute,
+    log_odds,
+    stretched,
+    sum_colours,
+)
 from judge.errors import JudgeError
+from judge.judges.backbones import TimmBackbone
 from judge.judges.grit import GridsAndRegions
 from judge.judges.hf_models import PIXELS
 from judge.judges.huggingface import AnswerJudge
+from judge.judges.linear import LinearJudge
+from judge.judges.patches import RandomPatches
 from judge.masking.instances import Box, Pixels
 from judge.masking.masked_images import MaskedImages
 from judge.training.features import FeatureStore
-from judge.training.judge_file import Saved, check_features, describe_features, restore
-from judge.types import Progress, Sample, Target
+from judge.training.judge_file import (
+    Saved,
+    check_features,
+    describe_features,
+    open_self_trained,
+    restore,
+    with_encoder,
+)
+from judge.types import FloatArray, Progress, Sample, Target
 
 
 class BackboneViews:
-    """Judges with a frozen backbone (``sat``, ``grit``, ``vl-lic``); the feature cache is not used.
+    """Judges that train on a frozen backbone (``sat``, ``grit``, ``vl-lic``); the feature cache is not used.
 
     The grid is the backbone's last feature map. Regions (GRIT's) are averages of it and therefore count there too.
     """
+
+    methods: tuple[Method, ...] = BY_GRADIENTS
 
     def __init__(self, network: Any, backbone: Any, target: Target, device: torch.device) -> None:
         self.network = network.to(device).eval().requires_grad_(requires_grad=False)
@@ -67,6 +89,8 @@ class BackboneViews:
 class AnswerViews:
     """An ``hf:`` judge as a function of an image; scores are the log-odds of its answers."""
 
+    methods: tuple[Method, ...] = BY_GRADIENTS
+
     def __init__(self, network: AnswerJudge, target: Target, device: torch.device, where: str) -> None:
         self.network, self.target = network, target
         self.common = CheckpointViews(network.captioner, device, where)
@@ -82,19 +106,114 @@ class AnswerViews:
         return self.common.make(pixels, shared, score)
 
 
-def open_views(saved: Saved, device: torch.device) -> tuple[BackboneViews | AnswerViews, list[str]]:
+class VectorViews:
+    """A linear judge that reads the vector of an image (``linear+image``); the feature cache is not used.
+
+    The vector is linear in the encoder's pooled features, and log-odds are linear in the vector. Where pooling is
+    linear too, as a mean is, log-odds are a sum over the places of the encoder's last feature map.
+    """
+
+    def __init__(self, judge: LinearJudge, encoder: TimmBackbone | RandomPatches, device: torch.device) -> None:
+        assert judge.images is not None
+        self.judge, self.encoder, self.device = judge, encoder.to(device).eval(), device
+        linear = judge.images.offset, judge.image_weights()
+        self.offset, self.weights = (torch.from_numpy(part).to(device) for part in linear)
+        self.sums = self._sums()
+
+    def view(self, sample: Sample, pixels: Pixels, boxes: Sequence[Box] = ()) -> View:  # noqa: ARG002 - for others
+        """See :meth:`BackboneViews.view`."""
+        # Without an image the vector is 0, as that of an image of mean features.
+        base = torch.from_numpy(self.judge.log_odds([replace(sample, image=None)])).to(self.device)
+        shown, image = self._show(pixels), (pixels.shape[0], pixels.shape[1])
+
+        def score(maps: Tensor) -> Tensor:
+            """Scores [N, A] of the encoder's last map."""
+            return base + (self._pool(maps) - self.offset) @ self.weights
+
+        def gradient(answer: int) -> tuple[Tensor, Tensor, Tensor]:
+            maps = self.encoder.maps(shown).detach().requires_grad_()
+            value = score(maps)[0, answer]
+            return value - base[0, answer], maps.detach(), torch.autograd.grad(value, maps)[0]
+
+        def grid(answer: int) -> tuple[Tensor, Tensor]:
+            _, maps, slope = gradient(answer)
+            return self._cells(maps), self._cells(slope)
+
+        def exact(answer: int) -> FloatArray:
+            if not self.sums:
+                what = "its encoder does not pool places by a mean, so that its log-odds are no sum over places"
+                mend = f"choose {' or '.join(BY_GRADIENTS)}, or leave it out"
+                raise JudgeError(what, where="--methods exact", mend=mend)
+            total, maps, slope = gradient(answer)
+            added = self._cells(slope.double() * maps.double()).sum(dim=0)
+            # The mean features and constants of the pooling belong to all places alike.
+            added += (total.detach() - added.sum()) / added.numel()
+            return self._placed(image, (added.shape[0], added.shape[1])).spread(added.cpu().numpy())
+
+        placement = stretched(image, (shown.shape[2], shown.shape[3]))
+        return View(shown, lambda of: score(self.encoder.maps(of)), grid, sum_colours, placement, self._show, exact)
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods that suit it, the exact one where there is one."""
+        return ("exact",) if self.sums else BY_GRADIENTS
+
+    def _show(self, pixels: Pixels) -> Tensor:
+        return self.encoder.prepare(pixels)[None].to(self.device)
+
+    def _pool(self, maps: Tensor) -> Tensor:
+        """The features of an image, [N, D] float64, as vectors are made of them."""
+        return self.encoder.pool(maps).double().mean(dim=1)
+
+    @torch.no_grad()
+    def _sums(self) -> bool:
+        """Whether pooled features are a sum over places: the encoder pools random maps, their sum, and nothing."""
+        side = self.encoder.size
+        like = self.encoder.maps(torch.zeros(1, 3, side, side, device=self.device))
+        first, second = torch.randn(2, *like.shape, generator=torch.Generator().manual_seed(0)).to(like)
+        nothing = self._pool(torch.zeros_like(first))
+        alike = torch.allclose(
+            self._pool(first + second) + nothing, self._pool(first) + self._pool(second), rtol=1e-3, atol=1e-4
+        )
+        self._cells(first).zero_()  # A view of it: what is left are tokens of no place, such as [CLS].
+        return alike and torch.allclose(self._pool(first), nothing, rtol=1e-3, atol=1e-4)
+
+    def _cells(self, maps: Tensor) -> Tensor:
+        """One image's map, [1, D, g, k], [1, g, k, D] or tokens [1, T, D], as [D, g, k]."""
+        network: Any = getattr(self.encoder, "network", None)
+        if maps.dim() == 4:
+            first = maps.shape[1] == getattr(network, "num_features", len(self.offset))
+            return maps[0] if first else maps[0].permute(2, 0, 1)
+        places = maps[0, network.num_prefix_tokens :].T
+        side = math.isqrt(places.shape[1])
+        return places.view(-1, side, side)
+
+    def _placed(self, image: tuple[int, int], grid: tuple[int, int]) -> Placement:
+        """Where the cells of a grid are in an image."""
+        size, margin = self.encoder.size, self.encoder.margin
+        rows, columns = (
+            (side * (size - 2 * margin) / size / cells, side * margin / size)
+            for side, cells in zip(image, grid, strict=True)
+        )
+        return Placement(image, grid, rows, columns)
+
+
+def open_views(saved: Saved, device: torch.device) -> tuple[BackboneViews | AnswerViews | VectorViews, list[str]]:
     """A trained judge as a function of images, on a device, and notes for the user, a line each."""
     where = f"--judge-weights {saved.path}"
     if not saved.sees:
         raise JudgeError(f"judge '{saved.judge}' uses no images", where=where, mend="give one that does, like sat")
     # Gradients are computed in float32, whatever the precision of training.
-    materials = replace(saved.materials, dtype="float32", checkpointing=False)
+    materials = replace(with_encoder(saved), dtype="float32", checkpointing=False)
     saved = replace(saved, materials=materials, precision="no")
     if saved.blueprint.backbone is None:
         network = restore(saved).network
         assert isinstance(network, AnswerJudge)
         return AnswerViews(network, saved.target, device, where), []
     backbone: Any = saved.blueprint.backbone(materials)
+    if saved.blueprint.reads_vectors:
+        judge: Any = open_self_trained(saved)
+        return VectorViews(judge, backbone, device), check_features(saved, {**saved.features, "key": backbone.key})
     size = getattr(backbone, "backbone", backbone).size
     with torch.no_grad():
         shape = tuple(backbone(torch.zeros(1, 3, size, size)).shape[1:])
@@ -117,12 +236,14 @@ def explain_predictions(
     """Attribution maps of a trained judge's predictions, computed while they are iterated over; and notes for the user.
 
     ``samples``: captions as the judge reads them, each with its image; ``images``: masked as for the judge;
-    ``answers``: the class to explain for each sample, None for the predicted one.
+    ``methods``: none for those that suit the judge; ``answers``: the class to explain for each sample, None for the
+    predicted one.
 
     Raises:
         JudgeError: it uses no images; an unusable image; a family that a method cannot explain.
     """
     views, notes = open_views(saved, device)
+    methods = methods or views.methods
 
     def explanations() -> Iterator[ImageExplanation]:
         for number, sample in enumerate(samples):

@@ -1,4 +1,4 @@
-"""Attribution maps of a network's answer over an image: Grad-CAM, and GradientShap by Captum.
+"""Attribution maps of a network's answer over an image: Grad-CAM, GradientShap by Captum, and sums over places.
 
 Sources: Selvaraju et al., ICCV 2017 (Grad-CAM, as in DBAC's Table 4); Lundberg & Lee, NeurIPS 2017 (expected gradients
 of SHAP: GradientShap, as in DPAC's Table 5); Kokhlikyan et al. 2020 (Captum).
@@ -6,7 +6,7 @@ of SHAP: GradientShap, as in DPAC's Table 5); Kokhlikyan et al. 2020 (Captum).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -15,7 +15,10 @@ from torch import Tensor
 from judge.masking.instances import Pixels
 from judge.types import FloatArray, Target
 
-Method = Literal["grad-cam", "gradient-shap"]
+ByGradients = Literal["grad-cam", "gradient-shap"]
+Method = ByGradients | Literal["exact"]
+BY_GRADIENTS: tuple[ByGradients, ...] = get_args(ByGradients)
+"""The methods that every network has."""
 SAMPLES = 16
 """Points between an image and a baseline, of GradientShap."""
 Axis = tuple[float, float]
@@ -133,6 +136,8 @@ class View:
         raster: one input's values, [...] -> [h, w], summed where they are at one place.
         placement: of [h, w] in the image.
         show: another image of this size as an input, [1, ...].
+        exact: place of an answer -> what each pixel of the image adds to its score, [H, W]; None where scores are no
+            sum over places.
     """
 
     shown: Tensor
@@ -141,6 +146,7 @@ class View:
     raster: Callable[[Tensor], FloatArray]
     placement: Placement
     show: Callable[[Pixels], Tensor]
+    exact: Callable[[int], FloatArray] | None = None
 
 
 def log_odds(scores: Tensor, target: Target) -> Tensor:
@@ -171,7 +177,8 @@ class ImageExplanation:
         caption: the caption that the judge read, or the captioner wrote.
         answer: the explained answer: a class (usually the predicted one), or a word of the caption.
         value: its log-odds, or the word's log-probability (natural).
-        mass: the map, at the image's size, [H, W], at least 0.
+        mass: the map, at the image's size, [H, W]; by gradients at least 0. An exact map also has what speaks against
+            the answer, below 0, and its sum is the value less that of the same caption without an image.
     """
 
     image_id: str
@@ -185,14 +192,18 @@ class ImageExplanation:
 def attribute(
     method: Method, view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | str = 0
 ) -> FloatArray:
-    """The positive part of an answer's attributions on an image, [H, W] float64, at least 0.
+    """An answer's attributions on an image, [H, W] float64; by gradients their positive part.
 
-    ``method``: "grad-cam", of the last grid of visual features, enlarged bilinearly; or "gradient-shap", of pixels, at
-    random points as many as ``samples``. The image's id as ``seed`` gives each image its own random stream.
+    ``method``: "grad-cam", of the last grid of visual features, enlarged bilinearly; "gradient-shap", of pixels, at
+    random points as many as ``samples``; or "exact", see :class:`View`. The image's id as ``seed`` gives each image
+    its own random stream.
 
     Raises:
         JudgeError: the network's family has no such map; the message says why.
     """
+    if method == "exact":
+        assert view.exact is not None
+        return view.exact(answer)
     if method == "grad-cam":
         return view.placement.enlarge(grad_cam(view, answer))
     values = gradient_shap(view, pixels, answer, samples=samples, seed=seed)

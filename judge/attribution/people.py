@@ -10,6 +10,8 @@ from judge.masking.instances import BoolMask, Pixels
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import FloatArray, Interval
 
+# Orange speaks for the class, blue against it: colours of Okabe and Ito on which black text is readable.
+FOR, AGAINST = (230, 159, 0), (86, 180, 233)
 _LEAST = 360  # Pixels of the longer side of an image on a sheet.
 
 
@@ -55,19 +57,22 @@ def attribution_score(
 
 
 def overlay(pixels: Pixels, mass: FloatArray, people: BoolMask) -> Pixels:
-    """A map [H, W], at least 0, drawn over its image [H, W, 3] uint8: the outline of people [H, W] is white.
+    """A map [H, W] drawn over its image [H, W, 3] uint8: the outline of people [H, W] is white.
 
     Dark purple for little, yellow for most (inferno, colour-blind safe); the image shows in grey where the map is weak.
-    The map is blurred by a hundredth of the longer side, and its brightest value is its 99.5th percentile, since single
-    pixels (GradientShap) would hardly be visible.
+    A map with values below 0 is orange where it is above 0, and blue where it is below. The map is blurred by a
+    hundredth of the longer side, and its strongest value is its 99.5th percentile, since single pixels (GradientShap)
+    would hardly be visible.
     """
     import cv2
 
     smooth = cv2.GaussianBlur(mass, (0, 0), max(0.5, 0.01 * max(mass.shape)))
-    most = float(np.percentile(smooth, 99.5)) or float(smooth.max()) or 1.0
-    level: FloatArray = np.clip(smooth / most, 0, 1)
+    size = np.abs(smooth)
+    level: FloatArray = np.clip(size / (float(np.percentile(size, 99.5)) or float(size.max()) or 1.0), 0, 1)
     colours = cv2.applyColorMap(np.rint(level * 255).astype(np.uint8), cv2.COLORMAP_INFERNO)
     heat = cv2.cvtColor(colours, cv2.COLOR_BGR2RGB)
+    if mass.min() < 0:
+        heat = np.where(smooth[..., None] > 0, FOR, AGAINST)
     grey = 0.6 * cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)[..., None]
     share = 0.85 * np.sqrt(level)[..., None]
     mixed = np.rint(share * heat + (1 - share) * grey).astype(np.uint8)

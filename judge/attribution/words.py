@@ -18,7 +18,7 @@ from judge.errors import JudgeError
 from judge.judges.linear import LinearJudge
 from judge.masking.masked_images import MaskedImages
 from judge.text.alignment import UNKNOWN
-from judge.training.judge_file import Saved, answer, open_self_trained
+from judge.training.judge_file import Saved, answer, open_judge
 from judge.types import FloatArray, IntArray, Labels, Predictions, Progress, Sample
 
 LARGEST = 20  # Number of words in a summary.
@@ -120,10 +120,11 @@ def explain_answers(
 def exact(answers: ExplainedAnswers, progress: Progress | None = None) -> WordAttribution:
     """What each word adds to the log-odds of the explained class (natural logarithm; ``LinearJudge.log_odds``).
 
-    ``base`` is the judge's intercept; base and contributions sum to ``total`` within 1e-9. Non-linear parts (log-odds
-    clipped at 36, or one of three or more classes that training never showed) are added to the base.
+    ``base`` is the judge's intercept, and what the image adds if the judge sees one; base and contributions sum to
+    ``total`` within 1e-9. Non-linear parts (log-odds clipped at 36, or one of three or more classes that training never
+    showed) are added to the base.
     """
-    judge = open_self_trained(answers.saved)
+    judge, _ = open_judge(answers.saved, answers.samples, features=answers.features, images=answers.images)
     assert isinstance(judge, LinearJudge)
     terms, contains, weights = judge.weights(answers.samples)
     found = []
@@ -134,7 +135,7 @@ def exact(answers: ExplainedAnswers, progress: Progress | None = None) -> WordAt
         found.append(spread(sample.words, amounts))
     total = answers.of_class(judge.log_odds(answers.samples))
     sums = np.array([one.sum() for one in found])
-    base = judge.log_odds([Sample("", "human", 0, (), (0,))])[0][answers.explained]
+    base = answers.of_class(judge.log_odds([replace(sample, words=()) for sample in answers.samples]))
     return WordAttribution("exact", found, np.where(np.abs(total - sums - base) > _EXACT, total - sums, base), total)
 
 
@@ -184,7 +185,8 @@ def word_methods(saved: Saved) -> dict[str, str]:
     """Method -> why it cannot explain this judge; "" where it can."""
     if "caption" in saved.blueprint.blanked:
         return dict.fromkeys(WORD_METHODS, "it reads no caption")
-    return {"exact": "" if saved.blueprint.explain else "its log-odds are not linear in words", "occlusion": ""}
+    linear = saved.blueprint.explain or saved.blueprint.reads_vectors
+    return {"exact": "" if linear else "its log-odds are not linear in words", "occlusion": ""}
 
 
 def word_table(answers: ExplainedAnswers, found: Sequence[WordAttribution]) -> pd.DataFrame:

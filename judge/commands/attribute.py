@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 PICTURES = "pictures.csv"
 COLUMNS = ["judge", "masking", "weights", "image_id", "caption", "answer", "value", "method", "score", "area_outside"]
 SHOWN = 5  # Captions that are printed, of each judge.
-ImageMethod = Literal["grad-cam", "gradient-shap"]
+ImageMethod = Literal["grad-cam", "gradient-shap", "exact"]
 IMAGE_METHODS: tuple[ImageMethod, ...] = get_args(ImageMethod)
 Method = Literal["occlusion", "exact", "grad-cam", "gradient-shap"]
 _UNSAFE = re.compile(r"[^\w.-]+")  # In names of files.
@@ -74,8 +74,8 @@ class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSet
         essential=True,
     )  # fmt: skip
     methods: Annotated[tuple[Method, ...], values.list_or_text(values.lower_names)] = option(
-        (), "comma-separated: for words occlusion, exact (linear judges); for images grad-cam, gradient-shap",
-        "all that the judge allows", essential=True,
+        (), "comma-separated: occlusion (words); exact (words and places in images; linear judges); grad-cam, "
+        "gradient-shap (images)", "all that the judge allows; for images exact alone if it can", essential=True,
     )  # fmt: skip
     show_people: bool = option(False, "draw maps over images in which nobody is hidden", essential=True)
     maps: int = option(24, "images to draw maps of; 0 for none", essential=True, ge=0)
@@ -146,7 +146,7 @@ class Attribution:
     def explain_captioner(self, model: str) -> None:
         """Explain where a captioner looked in unmasked images when it said a word of the attribute."""
         config = self.config
-        methods = [method for method in IMAGE_METHODS if not config.methods or method in config.methods]
+        methods = [method for method in IMAGE_METHODS[:2] if not config.methods or method in config.methods]
         if not methods:
             mend = "choose grad-cam or gradient-shap"
             raise JudgeError("a captioner is explained in images", where="--methods", mend=mend)
@@ -207,8 +207,9 @@ class Attribution:
         for sample, answer in zip(answers.samples, answers.explained.tolist(), strict=True):
             first.setdefault(sample.image_id, (sample, answer))
         samples, explained = zip(*first.values(), strict=True)
+        asked = methods if self.config.methods else ()
         found, notes = explain_predictions(
-            saved, samples, images, methods, answers=explained, device=choose_device(None), progress=self.progress
+            saved, samples, images, asked, answers=explained, device=choose_device(None), progress=self.progress
         )
         self._add_maps(saved.judge, str(saved.masking.get("mask", "none")), reference, found)
         return notes
@@ -230,7 +231,7 @@ class Attribution:
         for one in found:
             height, width = one.mass.shape
             where = people.hiding.region(people.hidden[people.names[one.image_id]], (height, width))
-            area, share = float((~where).mean()), share_outside(one.mass, where)
+            area, share = float((~where).mean()), share_outside(one.mass.clip(min=0), where)
             by_method.setdefault(one.method, []).append((share, area))
             about = [name, masking, weights, one.image_id, one.caption, one.answer, one.value, one.method, share, area]
             self.lines.append(dict(zip(COLUMNS, about, strict=True)))
@@ -308,8 +309,12 @@ class Attribution:
 
 def _choose_methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[ImageMethod]]:
     """The methods that the settings name, else all that the judge allows: of words, of images."""
-    faults = by_words.word_methods(saved) | dict.fromkeys(IMAGE_METHODS, "" if saved.sees else "it sees no images")
-    allowed = [method for method, fault in faults.items() if not fault]
+    of_words = by_words.word_methods(saved)
+    of_images: dict[str, str] = dict.fromkeys(IMAGE_METHODS, "" if saved.sees else "it sees no images")
+    if saved.sees and not saved.blueprint.reads_vectors:
+        of_images["exact"] = "its log-odds are not linear in places of the image"
+    faults = of_images | of_words
+    allowed = [method for method in faults if "" in {of_words.get(method), of_images.get(method)}]
     chosen = [method for method in config.methods or allowed if method in allowed]
     if not chosen:
         first = config.methods[0] if config.methods else next(iter(faults))
@@ -317,7 +322,8 @@ def _choose_methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], l
         what += f": {faults[first]}" if faults.get(first) else ""
         mend = f"choose one of {', '.join(allowed)}" if allowed else "choose another judge"
         raise JudgeError(what, where="--methods", mend=mend)
-    return [name for name in chosen if name not in IMAGE_METHODS], [name for name in IMAGE_METHODS if name in chosen]
+    seeing = [name for name in IMAGE_METHODS if name in chosen and not of_images[name]]
+    return [name for name in chosen if of_words.get(name) == ""], seeing
 
 
 def _images(samples: Sequence[Sample]) -> int:

@@ -33,7 +33,7 @@ from judge.measure import Job, train
 from judge.measure.description import describe_labels
 from judge.report.notes import class_notes
 from judge.training.checkpoint import History, read_history
-from judge.training.fit_members import weights_beside
+from judge.training.fit_members import weights_beside, weights_file
 from judge.types import Progress
 from judge.utils.files import LOG, append, with_way_on, write_whole, writing
 from judge.utils.hub import first_line
@@ -103,7 +103,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> tu
     files = {job.member.key for job in work.jobs}
     masks = [describe_masks(images.masks["masks"]), *images.notes] if images.masks else []
     notes = [*class_notes(describe_labels(work.truth.labels)), *corpus.notes, *unread(config), *masks]
-    unkept = dict.fromkeys(job.judge for job in work.jobs if not job.member.judge.keeps_weights)
+    unkept = dict.fromkeys(job.judge for job in work.jobs if weights_file(job.member, setup) is None)
     notes += [f"judge '{name}' keeps its answers but no weights: judge predict cannot load it" for name in unkept]
     reused = f" ({len(files & before)} were there)" if files & before else ""
     about = f"{len(files)} judges{reused}, {time.monotonic() - started:.0f} s; they are in {folder}"

@@ -122,6 +122,7 @@ class Materials:
         checkpointing: recompute its activations in the backward pass. The numbers are the same, up to rounding.
         attention: transformers' name of the attention implementation; None for the model's own choice.
         reader: name or folder of the text encoder of "vl-lic", "bert-ft" and "bert-pre"; None for bert-base-uncased.
+        patches: the mean, whitening and dictionary of random patches that a trained judge has; None to draw new ones.
         features: of the images by the blueprint's backbone, or of the captions by its reader; set by the trainer.
         empty: whether weights may stay on ``meta``, since another process sends its own; set by the trainer.
     """
@@ -138,6 +139,7 @@ class Materials:
     checkpointing: bool = False
     attention: str | None = None
     reader: str | None = None
+    patches: Mapping[str, Any] | None = None
     features: Features | None = None
     empty: bool = False
 
@@ -249,7 +251,8 @@ class Blueprint:
             last argument is an ``ImageVectors`` of a judge with a backbone or a reader, else None.
         explain: trains judges again with the settings that ``joint`` chose, and returns their weights; for judges
             whose log-odds are linear in terms.
-        restore: makes a judge that trains itself from its vocabulary and tensors, if it can be saved.
+        restore: makes a judge that trains itself from its vocabulary and tensors, if it can be saved. One that reads
+            vectors has its ``ImageVectors`` in ``images``.
         network: makes an untrained network for a target, from its training samples (vocabulary) and materials. The
             global torch generator is seeded before.
         recipe: how to train the network.

@@ -44,7 +44,7 @@ class TimmBackbone(nn.Module):
     ``size`` is S; ``mean`` and ``std`` are those of the colours in its training, in [0, 1].
     """
 
-    regions = 0
+    regions, margin = 0, 0.0
 
     def __init__(self, network: Any, key: str, *, size: int, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
@@ -55,6 +55,16 @@ class TimmBackbone(nn.Module):
     def prepare(self, pixels: Pixels) -> Tensor:
         """An image [H, W, 3] uint8 as [3, S, S] float32; resized to a square, not cropped."""
         return prepared(pixels, self.size, self.mean, self.std)
+
+    def maps(self, images: Tensor) -> Tensor:
+        """What a pooled network pools of images [B, 3, S, S]: [B, D, g, k], [B, g, k, D] or, with tokens, [B, T, D]."""
+        found: Tensor = self.network.forward_features(images)
+        return found
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """The pooled vector of :meth:`maps`, [B, 1, D]."""
+        found: Tensor = self.network.forward_head(maps)[:, None]
+        return found
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] -> [B, P, D], positions row by row."""

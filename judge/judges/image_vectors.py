@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from judge.types import Sample
+from judge.types import FloatArray, Sample
 from judge.utils.identity import digest_of
+
+if TYPE_CHECKING:
+    from judge.judges import Features
 
 WIDTH, IMAGES_EACH = 256, 8
 """Numbers of a vector, at most, and images for each of them, at least."""
@@ -26,17 +30,23 @@ class ImageVectors:
         places: image id, or :func:`name_seen` -> row.
         key: what they depend on.
         captioned: whether they are of images with a caption.
+        offset: the mean of the features that they are fitted to, [F].
+        axes: what features beyond the offset are multiplied by, [F, D]; a vector is linear in its features.
+        features: the store of the features, without its rows; None for vectors of a file.
     """
 
     places: Mapping[str, int]
     rows: Reals
     key: str
     captioned: bool = False
+    offset: FloatArray = field(default_factory=lambda: np.zeros(0))
+    axes: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    features: Features | None = None
 
     @classmethod
     def of(
         cls, features: Mapping[str, Reals], fitted: Collection[str] = (), *, key: str = "", captioned: bool = False
-    ) -> ImageVectors:
+    ) -> Self:
         """Principal components of standardised features, which have the same length D for all names.
 
         Both are fitted to the features of the names ``fitted``, or of all; the vectors depend on these, and on what
@@ -47,20 +57,33 @@ class ImageVectors:
         from sklearn.decomposition import PCA
         from sklearn.preprocessing import StandardScaler
 
-        names = sorted(features)
-        own = sorted(fitted) or names
-        every, rows = (np.stack([features[name] for name in some]).astype(np.float64) for some in (names, own))
+        own = sorted(fitted) or sorted(features)
+        rows = np.stack([features[name] for name in own]).astype(np.float64)
         scaler = StandardScaler().fit(rows)
         size = min(WIDTH, len(rows) // IMAGES_EACH, rows.shape[1])
         components = PCA(size, svd_solver="covariance_eigh").fit(scaler.transform(rows))
-        rows, every = (components.transform(scaler.transform(of)) for of in (rows, every))
-        spread = rows.std(axis=0)
+        offset, axes = (
+            scaler.mean_ + scaler.scale_ * components.mean_,
+            components.components_.T / scaler.scale_[:, None],
+        )
+        spread = ((rows - offset) @ axes).std(axis=0)
         kept = spread**2 > _LEAST * (spread**2).max(initial=0)
-        rows, every = (of[:, kept] / np.sqrt(spread[kept]) for of in (rows, every))
+        axes = axes[:, kept] / np.sqrt(spread[kept])
+        rows = (rows - offset) @ axes
         length = np.sqrt((rows**2).sum(axis=1).mean()) if rows.size else 1.0
         content = digest_of(key, *(part for name in own for part in (name, features[name].tobytes())))
-        places = {name: row for row, name in enumerate(names)}
-        return cls(places, (every / length).astype(np.float32), content, captioned)
+        return cls.fitted(offset, axes / length, content, captioned=captioned).of_others(features)
+
+    @classmethod
+    def fitted(cls, offset: FloatArray, axes: FloatArray, key: str = "", *, captioned: bool = False) -> Self:
+        """An offset and axes without any vectors; see :meth:`of_others`."""
+        return cls({}, np.zeros((0, axes.shape[1]), np.float32), key, captioned, offset, axes)
+
+    def of_others(self, features: Mapping[str, Reals]) -> Self:
+        """The vectors of other features, of length F each, by the same offset and axes."""
+        names = sorted(features)
+        rows = (np.stack([features[name] for name in names]).astype(np.float64) - self.offset) @ self.axes
+        return replace(self, places={name: row for row, name in enumerate(names)}, rows=rows.astype(np.float32))
 
     def name(self, sample: Sample) -> str | None:
         """The name of a sample's row; None if it has no image, where vectors are of images."""
@@ -70,7 +93,7 @@ class ImageVectors:
         """[M, D]; zeros for None."""
         # The last row, -1, is nothing.
         places = [-1 if name is None else self.places[name] for name in names]
-        return np.concatenate([self.rows, np.zeros_like(self.rows[:1])])[places]
+        return np.concatenate([self.rows, np.zeros((1, self.rows.shape[1]), np.float32)])[places]
 
 
 def name_seen(sample: Sample) -> str:

@@ -69,6 +69,7 @@ class LinearJudge:
     def __init__(self, target: Target, reading: Reading = WORDS) -> None:
         self.target, self.reading = target, reading
         self.c: dict[str, float] = {}
+        self.images: ImageVectors | None = None
 
     def fit(
         self,
@@ -83,8 +84,10 @@ class LinearJudge:
         train_together(self.target, [alone], lambda _, judge: vars(self).update(vars(judge)), reading=self.reading)
         return self
 
-    def _set(self, terms: _Vocabulary, merge: Any, solved: Solved, c: Mapping[str, float]) -> Self:
-        self._terms, self._merge, self.solved, self.c = terms, merge, solved, dict(c)
+    def _set(
+        self, terms: _Vocabulary, merge: Any, solved: Solved, c: Mapping[str, float], images: ImageVectors | None
+    ) -> Self:
+        self._terms, self._merge, self.solved, self.c, self.images = terms, merge, solved, dict(c), images
         return self
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
@@ -106,12 +109,26 @@ class LinearJudge:
     def weights(self, samples: Sequence[Sample]) -> tuple[Words, Any, FloatArray]:
         """Words and word pairs [F], how much of each a caption has [N, F], and what one adds to log-odds [F, A]."""
         terms, contains, maps = _terms_in(samples, self._terms, self._merge, self.reading)
-        found = self.solved.weights(maps)[0]
-        return terms, contains, found if self.target.kind == "tasks" else centre(found)
+        return terms, contains, self._added(maps, 0)
+
+    def image_weights(self) -> FloatArray:
+        """What a feature of the image adds to log-odds beyond its mean, the offset of ``images``: [F, A]."""
+        assert self.images is not None
+        return self._added(self.images.axes, len(self.solved.coefficients) - 1 - self.images.axes.shape[1])
+
+    def _added(self, maps: Any, start: int) -> FloatArray:
+        """What things add to log-odds, [F, A], if they are made of the features from ``start`` on, [F, some]."""
+        from scipy.sparse import csr_matrix, hstack
+
+        rest = len(self.solved.coefficients) - 1 - start - maps.shape[1]
+        sides = [csr_matrix((maps.shape[0], width)) for width in (start, rest)]
+        found = self.solved.weights(hstack([sides[0], csr_matrix(maps), sides[1]], format="csr"))[0]
+        return found if self.target.kind == "tasks" else centre(found)
 
     def _rows(self, samples: Sequence[Sample]) -> Any:
         captions = [sample.words for sample in samples]
-        return Rows(self._terms.table(captions), self._merge, [*_dense(captions, self.reading)])
+        vectors = self.images.named(map(self.images.name, samples)) if self.images else None
+        return Rows(self._terms.table(captions), self._merge, [*_dense(captions, self.reading, vectors)])
 
     @property
     def vocabulary(self) -> Words:
@@ -123,11 +140,14 @@ class LinearJudge:
         state = {name: getattr(self.solved, name)[0] for name in ("open", "shown", "learnt")}
         state |= {"coefficients": self.solved.coefficients[:, 0], "C": np.array(list(self.c.values()))}
         state |= {"embedding": _key_of(self.reading)} if self.reading.embedding else {}
+        state |= {"offset": self.images.offset, "axes": self.images.axes} if self.images else {}
         return state | {"terms": self._terms.known, "groups": self._merge.indices.astype(np.int64)}
 
     @classmethod
     def restore(cls, target: Target, vocabulary: Words, tensors: Mapping[str, Any], reading: Reading = WORDS) -> Self:
         """The judge with these :meth:`tensors`; its predictions are the same to the last digit.
+
+        Its ``images`` hold no vectors: :meth:`~judge.judges.image_vectors.ImageVectors.of_others` adds them.
 
         Raises:
             ValueError, KeyError: the tensors are not those of such a judge.
@@ -139,7 +159,10 @@ class LinearJudge:
         of_answers = dict.fromkeys(("open", "shown"), (1 if two else answers,))
         expected = of_answers | {"learnt": (1,), "C": (len(reading.blocks),), "groups": terms.shape}
         dense = load_embedding(reading.embedding).width if reading.embedding else 0
-        expected["coefficients"] = merge.shape[1] + dense + 1, *of_answers["open"]
+        images = ImageVectors.fitted(tensors["offset"], tensors["axes"]) if reading.vectors else None
+        seen = images.rows.shape[1] if images else 0
+        expected |= {"offset": images.axes.shape[:1]} if images else {}
+        expected["coefficients"] = merge.shape[1] + dense + seen + 1, *of_answers["open"]
         wrong = [name for name, shape in expected.items() if tensors[name].shape != shape]
         if dense and not np.array_equal(tensors["embedding"], _key_of(reading)):
             raise ValueError(f"it was trained with another table of the name '{reading.embedding}'")
@@ -150,7 +173,7 @@ class LinearJudge:
         masks = tensors["open"][None], tensors["shown"][None], tensors["learnt"][None]
         solved = Solved(tensors["coefficients"][:, None], *masks, two, exclusive and not two)
         c = dict(zip(reading.blocks, tensors["C"].tolist(), strict=True))
-        return cls(target, reading)._set(known, merge, solved, c)
+        return cls(target, reading)._set(known, merge, solved, c, images)
 
 
 def train_together(
@@ -191,7 +214,7 @@ def train_together(
                 found[place] = Predictions(probabilities[one.predict, column], target, dict(c[column]))
                 if keep:
                     judge = LinearJudge(target, reading)
-                    keep(place, judge._set(captions.terms, features.merge, model.only(column), c[column]))
+                    keep(place, judge._set(captions.terms, features.merge, model.only(column), c[column], images))
     return [found[place] for place in range(len(assignments))]
 
 
@@ -433,12 +456,10 @@ def make_encoder(materials: Materials) -> Backbone:
 
 
 def _with_image(blueprint: Blueprint) -> Blueprint:
-    """A judge that also sees; it is neither stored nor explained word by word."""
+    """A judge that also sees; it is always trained with others, from vectors of the run's images."""
     both: frozenset[Modality] = frozenset({"caption", "image"})
     reads = blueprint.reads | {"image_features"}
-    return replace(
-        blueprint, judge=None, explain=None, restore=None, modalities=both, backbone=make_encoder, reads=reads
-    )
+    return replace(blueprint, judge=None, explain=None, modalities=both, backbone=make_encoder, reads=reads)
 
 
 BLUEPRINTS = {name: make_blueprint(name) for name in ("linear", "linear+image")}

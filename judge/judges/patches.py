@@ -8,6 +8,7 @@ patches tell apart better than a random network. Photographs need a pretrained e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _SIDE, _STRIDE, _QUARTERS = 6, 2, 2
 _DICTIONARY, _IMAGES, _FROM_EACH = 256, 256, 64
 _SIZE = 96
+_LEARNT = "mean", "whitening", "dictionary"
 # Of pixels in [0, 1]: the paper has 10 for pixels in [0, 255], and 0.1 for whitened contrasts.
 _CONTRAST, _WHITENING = 10 / 255**2, 0.1
 Colours = npt.NDArray[np.float32]
@@ -37,31 +39,29 @@ class RandomPatches(nn.Module):
     """[B, 3, S, S] -> [B, 4, D]: how near a quarter's patches are to each of D patches of the dictionary."""
 
     regions = 0
+    margin = (_SIDE - _STRIDE) / 2
+    """Pixels of the input at each edge in which no patch has its centre."""
     mean: Tensor
     whitening: Tensor
     dictionary: Tensor
 
-    def __init__(self, patches: Tensor, size: int) -> None:
+    def __init__(self, learnt: Mapping[str, Tensor], size: int) -> None:
         super().__init__()
-        self.size = size
-        patches = _normalised(patches)
-        centred = patches - patches.mean(dim=0)
-        values, axes = torch.linalg.eigh((centred.T @ centred / len(patches)).double())
-        whitening = (axes / (values + _WHITENING).sqrt()) @ axes.T
-        self.register_buffer("mean", patches.mean(dim=0))
-        self.register_buffer("whitening", whitening.float())
-        chosen = torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:_DICTIONARY]
-        self.register_buffer("dictionary", (centred @ self.whitening)[chosen])
+        self.size, self.learnt = size, {name: tensor.numpy() for name, tensor in learnt.items()}
+        for name, tensor in learnt.items():
+            self.register_buffer(name, tensor)
         self.key = f"{PATCHES} {content_of_tensors(dict(self.named_buffers()))} at {size}"
 
     @classmethod
     def of(cls, materials: Materials) -> RandomPatches:
-        """The encoder of a run's images.
+        """The encoder of a run's images, or of those that a trained judge learnt from.
 
         Raises:
             JudgeError: there are no images.
         """
         size = materials.image_size or _SIZE
+        if materials.patches:
+            return cls({name: torch.from_numpy(materials.patches[name]) for name in _LEARNT}, size)
         if materials.images is None:
             what, mend = "random patches are of a run's images, and there are none", "give --images"
             raise JudgeError(what, where=f"--backbone {PATCHES}", mend=mend)
@@ -72,7 +72,7 @@ class RandomPatches(nn.Module):
             patches = _patches(pixels[None])[0]
             found.append(patches[draws.permutation(len(patches))[:_FROM_EACH]])
         with threads(1):  # All processes of a launch have the same encoder, to the last digit.
-            return cls(torch.cat(found), size)
+            return cls(_learn(torch.cat(found)), size)
 
     def prepare(self, pixels: Pixels) -> Tensor:
         """An image [H, W, 3] uint8 as [3, S, S] float32; resized to a square, not cropped."""
@@ -80,12 +80,29 @@ class RandomPatches(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] -> [B, 4, D], quarters row by row."""
+        return self.pool(self.maps(images))
+
+    def maps(self, images: Tensor) -> Tensor:
+        """[B, 3, S, S] -> [B, D, g, g]: how near each patch is to those of the dictionary."""
         whitened = (_normalised(_patches(images)) - self.mean) @ self.whitening
         distances = torch.cdist(whitened, self.dictionary.expand(len(images), -1, -1))
         near = (distances.mean(dim=2, keepdim=True) - distances).clamp(min=0)
         side = (self.size - _SIDE) // _STRIDE + 1
-        maps = near.transpose(1, 2).reshape(len(images), -1, side, side)
+        return near.transpose(1, 2).reshape(len(images), -1, side, side)
+
+    def pool(self, maps: Tensor) -> Tensor:
+        """[B, D, g, g] -> [B, 4, D]: means over quarters."""
         return adaptive_avg_pool2d(maps, _QUARTERS).flatten(2).transpose(1, 2)
+
+
+def _learn(patches: Tensor) -> dict[str, Tensor]:
+    """The mean, whitening and dictionary of patches [N, 108]."""
+    patches = _normalised(patches)
+    centred = patches - patches.mean(dim=0)
+    values, axes = torch.linalg.eigh((centred.T @ centred / len(patches)).double())
+    whitening = ((axes / (values + _WHITENING).sqrt()) @ axes.T).float()
+    chosen = torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:_DICTIONARY]
+    return dict(zip(_LEARNT, (patches.mean(dim=0), whitening, (centred @ whitening)[chosen]), strict=True))
 
 
 def _to_square(pixels: Pixels, size: int) -> npt.NDArray[np.float32]:

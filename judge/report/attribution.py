@@ -7,13 +7,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from judge.attribution.people import AttributionScore
+from judge.attribution.people import AGAINST, FOR, AttributionScore
 from judge.errors import printable
 from judge.report.table import COUNT, NUMBER, Table, as_json, table_of
 
 SUMMARY, WORDS, SETTINGS, MAPS = "attribution.json", "words.csv", "attribute.yaml", "maps"
-# Orange speaks for the class, blue against it: colours of Okabe and Ito on which black text is readable.
-FOR, AGAINST = (230, 159, 0), (86, 180, 233)
 # Words that contribute less than this share of the strongest word's have no number, so that captions stay readable.
 LEAST = 0.1
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
@@ -46,6 +46,7 @@ class FeatureStore:
         key: of the network, and of the boxes that it takes.
         regions: how many of the positions, the last ones, are regions of things rather than of the grid.
         kind: what the features are of: "image", "caption", "captioned image".
+        learnt: name -> array, what the network learnt from the images of a run; empty for most.
     """
 
     shape: tuple[int, ...]
@@ -53,13 +54,14 @@ class FeatureStore:
     key: str
     regions: int = 0
     kind: str = "image"
+    learnt: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._open = lru_cache(maxsize=128)(open_rows)  # A process may usually open 1,024 files.
 
     def __reduce__(self) -> tuple[object, ...]:
         """Another process opens the files itself."""
-        return FeatureStore, (self.shape, self.places, self.key, self.regions, self.kind)
+        return FeatureStore, (self.shape, self.places, self.key, self.regions, self.kind, self.learnt)
 
     def name(self, sample: Sample) -> str | None:
         """The name of a sample's row; None if it has no image, where features are of images."""
@@ -143,7 +145,7 @@ class FeatureCache(ABC):
         places = {name: known[key] for name, key in self.keys.items()}
         path, _ = next(iter(places.values()))
         shape = tuple(open_rows(path).get_shape()[1:])
-        return FeatureStore(shape, places, self.key, self.regions, self.KIND)
+        return FeatureStore(shape, places, self.key, self.regions, self.KIND, getattr(self.network, "learnt", {}))
 
     def _batches(self, names: Sequence[str], device: torch.device) -> Iterator[npt.NDArray[np.float32]]:
         """On a CPU each batch on one thread, as many at once as there are cores: the same digits on any machine."""
@@ -325,10 +327,25 @@ def see(images: Iterable[str], materials: Materials, folder: Path, progress: Pro
     """The vectors of ``images``, of the encoder that linear judges have; errors as of :func:`precompute`."""
     if materials.image_features:
         return _read(images, materials.image_features)
-    keys = _keys(images, materials, "conditional leakage")
+    return _pool(_encode(images, materials, folder, "conditional leakage", progress))
+
+
+def see_others(
+    known: ImageVectors, images: Iterable[str], materials: Materials, folder: Path, progress: Progress | None = None
+) -> ImageVectors:
+    """The vectors of ``images`` by the offset and axes of ``known``; errors as of :func:`precompute`."""
+    store = _encode(images, materials, folder, "a judge that sees", progress)
+    return replace(known.of_others(_means(store, store.places)), features=store)
+
+
+def _encode(
+    images: Iterable[str], materials: Materials, folder: Path, whose: str, progress: Progress | None
+) -> FeatureStore:
+    """The features of images by the encoder of linear judges."""
+    keys = _keys(images, materials, whose)
     assert materials.images is not None
     make = partial(ImageCache, images=materials.images, keys=keys, folder=folder)
-    return _pool(_compute(lambda: make(make_encoder(materials)), progress))
+    return _compute(lambda: make(make_encoder(materials)), progress)
 
 
 def _keys(images: Iterable[str], materials: Materials, whose: str) -> dict[str, str]:
@@ -352,10 +369,16 @@ def _pool(store: FeatureStore, samples: Collection[Sample] = ()) -> ImageVectors
     On one thread: the same digits in every process.
     """
     sides = {name_seen(sample): sample.side for sample in samples}
-    rows = {name: store.row(store.places[name]).astype(np.float32).mean(axis=0) for name in sides or store.places}
+    rows = _means(store, sides or store.places)
     human = [name for name, side in sides.items() if side == "human"]
     with threads(1):
-        return ImageVectors.of(rows, human, key=store.key, captioned=bool(samples))
+        found = ImageVectors.of(rows, human, key=store.key, captioned=bool(samples))
+    return replace(found, features=replace(store, places={}))
+
+
+def _means(store: FeatureStore, names: Iterable[str]) -> dict[str, npt.NDArray[np.float32]]:
+    """Means over positions, [D] each."""
+    return {name: store.row(store.places[name]).astype(np.float32).mean(axis=0) for name in names}
 
 
 def _captions(members: Sequence[Member]) -> dict[tuple[Maker, frozenset[Modality]], dict[str, Sample]]:

@@ -17,7 +17,7 @@ from judge.errors import JudgeError
 from judge.judges import NOTHING, Explanation, Judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.identity import describe
-from judge.training.judge_file import Saved, describe_member, save_network
+from judge.training.judge_file import LEARNT, Saved, describe_features, describe_member, save_network
 from judge.training.member import Member, Precomputed, TrainingSetup, assign
 from judge.types import Predictions
 from judge.utils.identity import digest_of
@@ -52,9 +52,9 @@ def checkpoint_beside(answers: Path) -> Path:
 def weights_file(member: Member, setup: TrainingSetup) -> Path | None:
     """File of the weights of a named member; None if they are not stored."""
     answers = answers_file(member.key, setup)
-    if answers is None or not (setup.keeps_weights and member.judge.keeps_weights and not member.is_refit):
-        return None
-    return weights_beside(answers)
+    judge, from_file = member.judge, setup.materials.image_features  # Which nobody has of other images.
+    kept = setup.keeps_weights and judge.keeps_weights and not (judge.reads_vectors and from_file)
+    return weights_beside(answers) if answers and kept and not member.is_refit else None
 
 
 def are_stored(members: Sequence[Member], setup: TrainingSetup) -> bool:
@@ -179,8 +179,12 @@ def _store_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Pr
     about = describe_member(member, setup.masking, sharing, found)
     if member.judge.network is None:
         trained: Any = judge
-        saved = Saved(path, member.judge.name, member.target, None, NOTHING, vocabulary=trained.vocabulary, **about)
-        write_tensors(path, trained.tensors(), saved.notes())
+        features = trained.images.features if member.judge.reads_vectors else None
+        about |= {"vocabulary": trained.vocabulary, "features": describe_features(features)}
+        materials = setup.materials if features else NOTHING
+        saved = Saved(path, member.judge.name, member.target, None, materials, **about)
+        learnt = {f"{LEARNT}{name}": array for name, array in features.learnt.items()} if features else {}
+        write_tensors(path, trained.tensors() | learnt, saved.notes())
     else:
         writes = sharing == "members" or is_main_process()
         save_network(cast("NetworkJudge", judge), path if writes else None, about)

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from judge.training.loop import NetworkJudge
 
 FORMAT = 3  # Older formats have other metadata.
-_ABSENT = {"images", "features", "empty"}  # Materials that no file holds.
+LEARNT = "encoder "  # Begins the names of tensors of the encoder that a judge's images have.
+_ABSENT = {"images", "patches", "features", "empty"}  # Materials that are not among a file's notes.
 _AGAIN = "train the judge again, into another --checkpoints"
 
 
@@ -298,7 +299,8 @@ def open_judge(
 ) -> tuple[Judge, list[str]]:
     """A trained judge, ready for ``samples``, and notes for the user; ``accelerator``: None for a new one."""
     if saved.recipe is None:
-        return open_self_trained(saved), []
+        seeing = saved.sees and saved.blueprint.reads_vectors
+        return _see(saved, samples, features, images, progress) if seeing else (open_self_trained(saved), [])
     from judge.training.features import FeatureStore, precompute
 
     materials = replace(saved.materials, images=images)
@@ -312,6 +314,25 @@ def open_judge(
         found = made.features.get(saved.blueprint.name)
         notes = check_features(saved, describe_features(found)) if found and trained else []
     return restore(saved, replace(materials, features=found), accelerator), notes
+
+
+def _see(
+    saved: Saved, samples: Sequence[Sample], features: Path, images: MaskedImages | None, progress: Progress | None
+) -> tuple[Judge, list[str]]:
+    """A trained judge that reads vectors of images, with those of ``samples``; notes as of :func:`open_judge`."""
+    from judge.training.features import see_others
+
+    judge: Any = open_self_trained(saved)
+    names = {sample.image for sample in samples if sample.image is not None}
+    judge.images = see_others(judge.images, names, replace(with_encoder(saved), images=images), features, progress)
+    return judge, check_features(saved, describe_features(judge.images.features))
+
+
+def with_encoder(saved: Saved) -> Materials:
+    """The materials of a trained judge, with what the encoder of its images learnt from others."""
+    tensors = read_tensors(saved.path)[0].items()
+    learnt = {name.removeprefix(LEARNT): array for name, array in tensors if name.startswith(LEARNT)}
+    return replace(saved.materials, patches=learnt or None)
 
 
 def open_self_trained(saved: Saved) -> SelfTrained:

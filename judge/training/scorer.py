@@ -185,7 +185,7 @@ class Judge:
                 shown = _in_folder(images, features)
             judge, _ = open_judge(self.saved, samples, features=features, images=shown, accelerator=accelerator)
             given = getattr(judge, "materials", None)
-            if given is None or (given.images is None and given.features is None):
+            if not self.saved.sees and (given is None or (given.images is None and given.features is None)):
                 self._opened = judge
             yield judge
 
@@ -220,7 +220,7 @@ def find_saved(given: str, *, base: str | None = None, where: str = "") -> Saved
     elif not path.is_file():
         raise JudgeError("no such file or folder", where=where, mend=advice or named_alike(path))
     saved = read_saved(path)
-    if saved.recipe:
+    if saved.recipe or saved.sees:
         require("vision", "torch", "accelerate")
     # The base of a merged judge is the checkpoint that lies beside it.
     merged = path.name == WEIGHTS and (path.parent / "config.json").is_file()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from helpers import GENDER, fault_of
 
 from judge.attribution.captioner_views import ExplainedCaptioner, first_word
 from judge.attribution.judge_views import AnswerViews
-from judge.attribution.maps import Method, attribute, grad_cam
+from judge.attribution.maps import BY_GRADIENTS, attribute, grad_cam
 from judge.judges.hf_models import load_captioner
 from judge.masking.instances import Pixels
 from judge.text.lexicon import Lexicon, load_lexicon
@@ -21,7 +21,7 @@ from judge.text.lexicon import Lexicon, load_lexicon
 pytestmark = pytest.mark.usefixtures("one_thread")
 MAPPED = sorted(FAMILIES.keys() - {"mllama", "pix2struct"})
 CPU = torch.device("cpu")
-METHODS = get_args(Method)
+METHODS = BY_GRADIENTS
 SAMPLE = SAMPLES[0]
 # Rows and columns of the grid, for an image of 40 x 56 pixels.
 GRIDS = {"qwen2_vl": (3, 4), "qwen2_5_vl": (3, 4), "florence2": (4, 4)}

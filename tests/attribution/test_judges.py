@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from helpers import done_well, few, read_json, read_rows, refusal, save_captione
 from tiny_bert import save_bert
 
 from judge.attribution.judge_views import explain_predictions, open_views
-from judge.attribution.maps import Method, grad_cam
+from judge.attribution.maps import BY_GRADIENTS, grad_cam
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.train import TrainConfig, train_judges
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
 JUDGES = ["sat", "grit", "vl-lic", "vl-lic-lstm"]
 CPU = torch.device("cpu")
-METHODS = get_args(Method)
+METHODS = BY_GRADIENTS
 
 
 class Trained:

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
-from helpers import done_well, few, judge, read_json, refusal, save_captioner, settings_of
+from helpers import done_well, few, judge, read_json, read_rows, refusal, save_captioner, settings_of
 from launching import ROOT
 from safetensors import safe_open
 
@@ -40,7 +41,11 @@ def written(settings: dict[str, object], folder: Path) -> Path:
 
 
 def test_a_judge_that_is_not_stored_is_named(settings: dict[str, object], tmp_path: Path) -> None:
-    given = ["--metrics", "imagecaptioner2", "--judge", "linear+image", "--backbone", "patches"]
+    """One that reads a file of vectors, which nobody has of other images."""
+    draws = np.random.default_rng(0)
+    images = [row["image_id"] for row in read_rows(Path(str(settings["labels"])))]
+    np.savez(tmp_path / "v.npz", **{image: draws.normal(size=4) for image in images})
+    given = ["--metrics", "imagecaptioner2", "--judge", "linear+image", "--image-features", tmp_path / "v.npz"]
     done = done_well("train", written(settings, tmp_path), *given, "--checkpoints", tmp_path / "kept")
     assert "NOTE: judge 'linear+image' keeps its answers but no weights: judge predict cannot load it" in done.stdout
     assert {row["weights"] for row in read_json(tmp_path / "kept" / "judges.json")} == {None}
