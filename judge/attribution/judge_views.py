@@ -29,6 +29,7 @@ from judge.judges.hf_models import PIXELS
 from judge.judges.huggingface import AnswerJudge
 from judge.judges.linear import LinearJudge
 from judge.judges.patches import RandomPatches
+from judge.judges.vision_encoders import VisionEncoder
 from judge.masking.instances import Box, Pixels
 from judge.masking.masked_images import MaskedImages
 from judge.training.features import FeatureStore
@@ -113,12 +114,16 @@ class VectorViews:
     linear too, as a mean is, log-odds are a sum over the places of the encoder's last feature map.
     """
 
-    def __init__(self, judge: LinearJudge, encoder: TimmBackbone | RandomPatches, device: torch.device) -> None:
+    def __init__(
+        self, judge: LinearJudge, encoder: TimmBackbone | RandomPatches | VisionEncoder, device: torch.device
+    ) -> None:
         assert judge.images is not None
         self.judge, self.encoder, self.device = judge, encoder.to(device).eval(), device
         linear = judge.images.offset, judge.image_weights()
         self.offset, self.weights = (torch.from_numpy(part).to(device) for part in linear)
-        self.sums = self._sums()
+        # Encoders of transformers pool in many ways, which their models do not show apart from the rest.
+        self.mapped = None if isinstance(encoder, VisionEncoder) else encoder
+        self.sums = self.mapped is not None and self._sums(self.mapped)
 
     def view(self, sample: Sample, pixels: Pixels, boxes: Sequence[Box] = ()) -> View:  # noqa: ARG002 - for others
         """See :meth:`BackboneViews.view`."""
@@ -126,13 +131,16 @@ class VectorViews:
         base = torch.from_numpy(self.judge.log_odds([replace(sample, image=None)])).to(self.device)
         shown, image = self._show(pixels), (pixels.shape[0], pixels.shape[1])
 
-        def score(maps: Tensor) -> Tensor:
-            """Scores [N, A] of the encoder's last map."""
-            return base + (self._pool(maps) - self.offset) @ self.weights
+        def score(pooled: Tensor) -> Tensor:
+            """Scores [N, A] of pooled features, [N, P, D]."""
+            return base + (pooled.double().mean(dim=1) - self.offset) @ self.weights
 
         def gradient(answer: int) -> tuple[Tensor, Tensor, Tensor]:
-            maps = self.encoder.maps(shown).detach().requires_grad_()
-            value = score(maps)[0, answer]
+            if self.mapped is None:
+                what, mend = "an encoder of transformers has no map of its own pooling", "choose gradient-shap"
+                raise JudgeError(what, where="--methods", mend=mend)
+            maps = self.mapped.maps(shown).detach().requires_grad_()
+            value = score(self.mapped.pool(maps))[0, answer]
             return value - base[0, answer], maps.detach(), torch.autograd.grad(value, maps)[0]
 
         def grid(answer: int) -> tuple[Tensor, Tensor]:
@@ -151,32 +159,29 @@ class VectorViews:
             return self._placed(image, (added.shape[0], added.shape[1])).spread(added.cpu().numpy())
 
         placement = stretched(image, (shown.shape[2], shown.shape[3]))
-        return View(shown, lambda of: score(self.encoder.maps(of)), grid, sum_colours, placement, self._show, exact)
+        return View(shown, lambda of: score(self.encoder(of)), grid, sum_colours, placement, self._show, exact)
 
     @property
     def methods(self) -> tuple[Method, ...]:
         """The methods that suit it, the exact one where there is one."""
-        return ("exact",) if self.sums else BY_GRADIENTS
+        return ("exact",) if self.sums else BY_GRADIENTS if self.mapped else ("gradient-shap",)
 
     def _show(self, pixels: Pixels) -> Tensor:
         return self.encoder.prepare(pixels)[None].to(self.device)
 
-    def _pool(self, maps: Tensor) -> Tensor:
-        """The features of an image, [N, D] float64, as vectors are made of them."""
-        return self.encoder.pool(maps).double().mean(dim=1)
-
     @torch.no_grad()
-    def _sums(self) -> bool:
+    def _sums(self, encoder: TimmBackbone | RandomPatches) -> bool:
         """Whether pooled features are a sum over places: the encoder pools random maps, their sum, and nothing."""
-        side = self.encoder.size
-        like = self.encoder.maps(torch.zeros(1, 3, side, side, device=self.device))
+
+        def pool(maps: Tensor) -> Tensor:
+            return encoder.pool(maps).double().mean(dim=1)
+
+        like = encoder.maps(torch.zeros(1, 3, encoder.size, encoder.size, device=self.device))
         first, second = torch.randn(2, *like.shape, generator=torch.Generator().manual_seed(0)).to(like)
-        nothing = self._pool(torch.zeros_like(first))
-        alike = torch.allclose(
-            self._pool(first + second) + nothing, self._pool(first) + self._pool(second), rtol=1e-3, atol=1e-4
-        )
+        nothing = pool(torch.zeros_like(first))
+        alike = torch.allclose(pool(first + second) + nothing, pool(first) + pool(second), rtol=1e-3, atol=1e-4)
         self._cells(first).zero_()  # A view of it: what is left are tokens of no place, such as [CLS].
-        return alike and torch.allclose(self._pool(first), nothing, rtol=1e-3, atol=1e-4)
+        return alike and torch.allclose(pool(first), nothing, rtol=1e-3, atol=1e-4)
 
     def _cells(self, maps: Tensor) -> Tensor:
         """One image's map, [1, D, g, k], [1, g, k, D] or tokens [1, T, D], as [D, g, k]."""
@@ -190,7 +195,8 @@ class VectorViews:
 
     def _placed(self, image: tuple[int, int], grid: tuple[int, int]) -> Placement:
         """Where the cells of a grid are in an image."""
-        size, margin = self.encoder.size, self.encoder.margin
+        assert self.mapped is not None
+        size, margin = self.mapped.size, self.mapped.margin
         rows, columns = (
             (side * (size - 2 * margin) / size / cells, side * margin / size)
             for side, cells in zip(image, grid, strict=True)

@@ -13,8 +13,10 @@ import torch
 from helpers import GENDER, done_well, fault_of, few, read_json, read_rows, settings_of
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.vision_transformer import VisionTransformer
+from transformers import ViTConfig, ViTImageProcessor, ViTModel
 
 from judge.attribution.judge_views import VectorViews, explain_predictions, open_views
+from judge.attribution.maps import attribute
 from judge.attribution.people import AGAINST, FOR, overlay
 from judge.attribution.words import exact, explain_answers
 from judge.calibration.grammar import make_world, write_world
@@ -23,6 +25,7 @@ from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
 from judge.judges.backbones import TimmBackbone
 from judge.judges.linear import LinearJudge, Reading
+from judge.judges.vision_encoders import load_vision_encoder
 from judge.masking.masked_images import MaskedImages
 from judge.training.judge_file import Saved, answer, open_judge, read_saved
 from judge.training.scorer import Judge
@@ -216,6 +219,29 @@ def test_only_sums_are_exact(pooling: str) -> None:
     weights = judge.images.axes @ np.array([1.0, -2.0, 0.5])
     whole_cell = weights @ (values[:, 0, 0].double().numpy() - judge.images.offset) / values[0].numel()
     assert found[0, 0] == pytest.approx(whole_cell / (40 * 56 / values[0].numel()), rel=1e-3)
+
+
+def test_an_encoder_of_transformers_is_explained_by_its_pixels(tmp_path: Path) -> None:
+    """It shows no map of its own pooling. The score of an image is the sum of intercept, weights and its vector."""
+    torch.manual_seed(0)
+    config = ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8)
+    ViTModel(config).save_pretrained(tmp_path)
+    ViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(tmp_path)
+    encoder = load_vision_encoder(str(tmp_path), "here", size=None, pooled=True)
+    judge, pixels = seeing(8), np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8)
+    views = VectorViews(judge, encoder, CPU)
+    assert views.methods == ("gradient-shap",)
+    view = views.view(Sample("1", "human", 0, ("a",), (0,), image="1"), pixels)
+    assert judge.images
+    with torch.no_grad():
+        vector = encoder(encoder.prepare(pixels)[None])[0, 0].double().numpy()
+        found = float(view.scores(view.shown)[0, 1])
+    weights = judge.images.axes @ np.array([1.0, -2.0, 0.5])
+    assert found == pytest.approx(0.25 + (vector - judge.images.offset) @ weights)
+    assert attribute("gradient-shap", view, pixels, 1, samples=4).shape == (40, 56)
+    for method in (view.grid, view.exact):
+        assert method
+        assert fault_of(method, 1).startswith("--methods")
 
 
 def seeing(width: int) -> LinearJudge:
