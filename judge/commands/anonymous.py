@@ -1,8 +1,9 @@
 """``judge anonymous``: how often captions name an attribute that cannot be seen, by a lexicon."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from judge.commands.console import say, show_progress
 from judge.commands.images import known_images
@@ -14,18 +15,18 @@ from judge.corpus import check_owners, refuse_unread
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
-from judge.report import anonymous as report
-from judge.report.render import open_console, print_table, print_text
-from judge.report.table import how_many
-from judge.report.warnings import text_notes
-from judge.statistics.naming import measure_naming
-from judge.text.lexicon import Lexicon, mask, named_lexicons
-from judge.text.survey import SideWords
+from judge.report.render import print_table
+from judge.report.table import COUNT, NUMBER, Table, json_text, table_of
+from judge.statistics.naming import Naming, measure_naming
+from judge.text.lexicon import Lexicon, named_lexicons
 from judge.types import Captions, Progress
 from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
 
 SUMMARY, SETTINGS = "anonymous.json", "anonymous.yaml"
+_NOT_FAIRNESS = (
+    "A low share is not fairness: a captioner that never names anybody scores 0, whatever else it says of people."
+)
 
 
 class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettings):
@@ -48,39 +49,41 @@ class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettin
     out: Path = option(..., RESULTS, "runs/anonymous", essential=True)
 
 
-def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = None) -> report.Anonymous:
+@dataclass(frozen=True, slots=True)
+class Anonymous:
+    """The results of ``judge anonymous``: of ``anonymous.json``."""
+
+    attribute: str
+    classes: tuple[str, ...]
+    lexicon: str
+    captioners: Sequence[Naming]
+    notes: Sequence[str]
+
+
+def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = None) -> Anonymous:
     """Measure how often captions name the attribute; write the results to ``config.out``."""
     out = OutputFolder(config.out, what="anonymous benchmark", overwrite=config.overwrite)
     out.check(config.inputs())
     lexicon = _choose_lexicon(config)
-    captioners, left_out = _read(config)
+    captioners, notes = _read(config)
     if progress:
         progress("counting", 0, len(captioners))
     words, classes = TextOptions(config.contractions, config.text, lexicon.language), tuple(lexicon.classes)
-    without_words = tuple(lexicon.without_words_for(classes))
+    silent = tuple(lexicon.without_words_for(classes))
     rows = []
     for captions in captioners:
         found = {
             image: [lexicon.mentions(words.words(text)) for text in texts] for image, texts in captions.by_image.items()
         }
-        rows.append(measure_naming(captions.name, found, classes, silent=without_words, level=config.level))
-    result = report.Anonymous(
-        attribute=config.attribute,
-        classes=classes,
-        lexicon=(lexicon.name if config.lexicon is None else str(config.lexicon), lexicon.source),
-        captioners=rows,
-        left_out=left_out,
-        silent=without_words,
-        notes=[*_notes(config, lexicon, captioners)],
-    )
+        rows.append(measure_naming(captions.name, found, classes, silent=silent, level=config.level))
+    if silent:
+        notes.append(f"The lexicon has no words for {', '.join(silent)}, so no share counts captions that name it.")
+    name = lexicon.name if config.lexicon is None else str(config.lexicon)
+    result = Anonymous(config.attribute, classes, f"{name} ({lexicon.source})", rows, [_NOT_FAIRNESS, *notes])
     out.begin()
     with out.working(), out.writing():
-        texts = {
-            SUMMARY: report.anonymous_json(result),
-            SETTINGS: config.to_yaml(),
-        }
-        for name, text in texts.items():
-            (out.partial / name).write_text(text, encoding="utf-8", newline="")
+        for file, text in ((SUMMARY, json_text(result)), (SETTINGS, config.to_yaml())):
+            (out.partial / file).write_text(text, encoding="utf-8", newline="")
         out.publish()
     return result
 
@@ -98,41 +101,47 @@ def _choose_lexicon(config: AnonymousConfig) -> Lexicon:
     return found
 
 
-def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, int]]]:
-    """Captions of the benchmark's images; and captioner -> reason -> how many captions or images were left out."""
+def _read(config: AnonymousConfig) -> tuple[list[Captions], list[str]]:
+    """Captions of the benchmark's images, and notes on what is not counted."""
     options = ReadOptions(config.split, columns=config.columns, several=config.several, where=config.where, alone=True)
     known = known_images(config.images, None).keys() if config.images else None
-    captioners, left_out = [], {}
+    captioners, notes = list[Captions](), list[str]()
+    if known is None:
+        notes.append("No --images: captions of all images in the files count.")
     check_owners(config.columns, config.captions)
     for name, path in config.captions.items():
         found = read_captions(path, options, side="generated", name=name)
-        left_out[name] = {"empty captions": found.empty, "refusals": found.refused}
+        if found.refused:
+            notes.append(f"Refusals of {name} are not counted: {found.refused:,}.")
         if known is not None:
             of_images = {image: texts for image, texts in found.by_image.items() if image in known}
             if not of_images:
-                other = next(iter(found.by_image))
-                what = f"no caption of the {how_many(len(known), 'image')} in --images (there is one of '{other}')"
-                raise JudgeError(what, where=str(path), mend="give the captions of these images")
-            left_out[name]["captioned images that are not in --images"] = len(found.by_image) - len(of_images)
-            left_out[name]["images without a caption"] = len(known - of_images.keys())
+                mend = "give the captions of these images"
+                raise JudgeError("no caption of an image in --images", where=str(path), mend=mend)
+            if without := len(known - of_images.keys()):
+                notes.append(f"Images without a caption of {name}: {without:,}.")
             found = replace(found, by_image=of_images)
         captioners.append(found)
     refuse_unread(config.columns, captioners)
-    return captioners, left_out
+    return captioners, notes
 
 
-def _notes(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Captions]) -> Iterator[str]:
-    """Notes on what is counted, on how captions were cleaned, and on words that the lexicon may miss."""
-    if config.images is None:
-        yield "No --images: captions of all images in the files count, and images without a caption are not known."
-    if len({frozenset(captions.by_image) for captions in captioners}) > 1:
-        yield "Captioners have captions of different images."
-    options = TextOptions(config.contractions, config.text, lexicon.language)
-    for captions in captioners:
-        raw = [options.words(text) for texts in captions.by_image.values() for text in texts]
-        words = SideWords(raw, [mask(caption, lexicon) for caption in raw], [""] * len(raw))
-        for note in text_notes(asdict(words.survey(words, lexicon, captions)), config.attribute):
-            yield f"Captions of {captions.name} {note}."
+def naming_table(found: Anonymous) -> Table[tuple[Any, ...]]:
+    """A row for each captioner: how many of its captions name a class, which, and the balance between classes."""
+    classes = found.classes
+    # One of two shares of the balance says all.
+    balanced = classes[:1] if len(classes) == 2 else classes
+    numbers = [("images", COUNT), ("captions", COUNT), ("name a class", NUMBER), ("interval", NUMBER)]
+    numbers += [(name, NUMBER) for name in (*classes, "several")]
+    numbers += [column for name in balanced for column in ((f"{name} of one", NUMBER), ("interval", NUMBER))]
+    rows = []
+    for row in found.captioners:
+        balance = [part for name in balanced for part in (row.balance[name].value, row.balance[name].interval)]
+        of, shares = row.share, [*(row.classes[name].value for name in classes), row.several.value]
+        rows.append((row.captioner, of.images, of.captions, of.value, of.interval, *shares, *balance))
+    note = f"Shares of captions. '{classes[0]} of one': of the captions that name exactly one class."
+    words = f"By the words of the lexicon {found.lexicon}: a class that other words tell is not found."
+    return table_of(["captioner"], numbers, rows, f"Captions that name {found.attribute}", (note, words, *found.notes))
 
 
 def command(config: AnonymousConfig) -> None:
@@ -143,8 +152,5 @@ def command(config: AnonymousConfig) -> None:
     """
     with show_progress() as progress:
         found = measure_anonymous(config, progress=progress)
-    print_table(report.naming_table(found))
-    say("")
-    for line in report.anonymous_notes(found):
-        print_text(f"NOTE: {line}", open_console())
+    print_table(naming_table(found))
     say(f"The results are in {config.out}")
