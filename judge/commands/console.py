@@ -16,7 +16,7 @@ import typer
 from judge.errors import JudgeError, printable, shortened, some
 from judge.utils import launch
 from judge.utils.files import as_mendable
-from judge.utils.launch import is_main_process, mark_fault_reported
+from judge.utils.launch import is_main_process
 from judge.utils.terminal import interrupted_by, output_fault, report_interrupt
 
 if TYPE_CHECKING:
@@ -75,9 +75,8 @@ def one_line_faults() -> Iterator[None]:
             fault = as_mendable(error, str(getattr(error, "filename", None) or "")) or launch.lost_process(error)
         if fault is None:
             raise
-        if launch.reports_fault():
-            typer.echo(f"judge: {fault}", err=True)
-            mark_fault_reported()
+        launch.await_main_process()
+        typer.echo(f"judge: {fault}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -185,5 +184,4 @@ def report_failures(failures: Sequence[tuple[str, JudgeError]], images: int, wha
         typer.echo(f"judge: {names}{first}: {fault}", err=True)
     if failures:
         typer.echo(f"judge: {len(failures)} of {images} images could not be {what}", err=True)
-        mark_fault_reported()  # The launcher ends the other processes of a launch, which need not report that.
         raise typer.Exit(1)

@@ -1,17 +1,14 @@
-"""Launches of several processes: whether this is one, which process is the main one, and which reports a fault."""
+"""Launches of several processes: whether this is one, and which process is the main one."""
 
 import os
 import sys
 import time
-from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 from judge.errors import JudgeError
 
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _PATIENCE = 5.0  # Seconds for the main process to meet a fault that all meet.
-_REPORTED, _REPORTING = "judge/reported", "judge/reporting"
 
 
 def launched() -> bool:
@@ -69,33 +66,13 @@ def shared_store() -> Any:
     return torch.distributed.distributed_c10d._get_default_store()
 
 
-def reports_fault() -> bool:
-    """Whether this process reports its fault to the user: the main process, or the first of the others.
+def await_main_process() -> None:
+    """Let the main process report a fault that all processes meet.
 
-    A launcher ends all processes as soon as one has ended. The others therefore wait: if the main process has the same
-    fault, it reports it, and they are ended while they wait.
+    A launcher ends all processes as soon as one has ended: the others are ended while they wait.
     """
-    store = shared_store()
-    if is_main_process():
-        with suppress(RuntimeError):  # Another process may have reported its fault and ended, which caused this one.
-            return store is None or not store.check([_REPORTED])
-        return True
-    if store is None:
+    if not is_main_process():
         time.sleep(_PATIENCE + 0.2 * min(_rank(), 50))
-        return True
-    with suppress(RuntimeError):  # Not reported in time, or the main process has ended.
-        store.wait([_REPORTED], timedelta(seconds=_PATIENCE))
-        return False
-    with suppress(RuntimeError):
-        return bool(store.add(_REPORTING, 1) == 1)
-    return True
-
-
-def mark_fault_reported() -> None:
-    """Tell the other processes that they need not wait any longer."""
-    with suppress(RuntimeError):
-        if (store := shared_store()) is not None:
-            store.set(_REPORTED, "")
 
 
 def lost_process(error: BaseException) -> JudgeError | None:

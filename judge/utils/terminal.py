@@ -8,11 +8,10 @@ import time
 from types import FrameType
 from typing import Any, TextIO
 
-from judge.utils.launch import is_main_process, launched, mark_fault_reported, reports_fault, shared_store
+from judge.utils.launch import is_main_process, launched
 
 _ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 _AGAIN = 1.0  # Seconds. A second signal that comes sooner is ignored: a terminal and a launcher both send one.
-_SOON, _IMPORT = 0.1, 10.0  # Seconds between looks whether an import is over, and the longest wait for it.
 _first: tuple[int, float] | None = None  # The signal that came first, and when.
 
 
@@ -23,17 +22,8 @@ class Interrupted(KeyboardInterrupt):
 def handle_signals() -> None:
     """Let the first signal raise :class:`Interrupted` in the main thread, and a second one end the process at once.
 
-    The first signal waits while the main thread imports, 10 s at most. Signals that the process was started to ignore
-    (``nohup``, the background of a shell) stay ignored.
+    Signals that the process was started to ignore (``nohup``, the background of a shell) stay ignored.
     """
-
-    def report(unraisable: Any) -> None:
-        # What Python drops, as errors in ``__del__``; an interrupt is raised again by the next alarm.
-        if not isinstance(unraisable.exc_value, Interrupted):
-            sys.__unraisablehook__(unraisable)
-
-    sys.unraisablehook = report
-    signal.signal(signal.SIGALRM, _handle)
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _handle)
@@ -41,7 +31,6 @@ def handle_signals() -> None:
 
 def reset_signals() -> None:
     """Let a signal end this process at once: it has nothing more to do."""
-    signal.setitimer(signal.ITIMER_REAL, 0)
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -62,43 +51,23 @@ def interrupted_by(error: BaseException) -> int | None:
 
 def report_interrupt(number: int) -> None:
     """Print one line on standard error; one for all processes of a launch."""
-    what, reports = "interrupted", is_main_process()
+    what = "interrupted"
     if launched() and number == signal.SIGTERM:
         # A launcher sends it to all processes when one has ended.
-        reports = (reports or shared_store() is not None) and reports_fault()
         what = "ended by the launcher, by a signal to it or because another process has ended (did memory run out?)"
-    if not reports:
-        return
-    sys.stderr.write(f"judge: {what}; give the same command again\n")
-    sys.stderr.flush()
-    mark_fault_reported()
+    if is_main_process():
+        sys.stderr.write(f"judge: {what}; give the same command again\n")
+        sys.stderr.flush()
 
 
-def _handle(number: int, frame: FrameType | None) -> None:
-    """Raise the first signal, and raise it again at each alarm: some libraries drop exceptions of what they call.
-
-    Never within an import: C++ code that calls Python there (torch has some) would abort the process.
-    """
+def _handle(number: int, _: FrameType | None) -> None:
+    """Raise the first signal. In a launch the launcher ends processes that do not end by themselves."""
     global _first  # noqa: PLW0603 - signals are the process's
     if _first is None:
         _first = number, time.monotonic()
-    elif number != signal.SIGALRM:
-        # In a launch the launcher ends processes that do not end by themselves.
-        if time.monotonic() - _first[1] > _AGAIN and not launched():
-            os._exit(128 + number)
-        return
-    else:
-        error = sys.exception()
-        while error is not None and not isinstance(error, Interrupted):
-            error = error.__context__
-        if error is not None:
-            return  # The main thread is cleaning up after an interrupt.
-    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
-        frame = frame.f_back
-    importing = frame is not None and time.monotonic() - _first[1] < _IMPORT
-    signal.setitimer(signal.ITIMER_REAL, _SOON if importing else _AGAIN)
-    if not importing:
-        raise Interrupted(_first[0])
+        raise Interrupted(number)
+    if time.monotonic() - _first[1] > _AGAIN and not launched():
+        os._exit(128 + number)
 
 
 class _Tolerant(io.FileIO):
