@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import count, product
-from pathlib import Path
 
 import psutil
 from launching import start
 
 from attack.writers import Writers, differing, states, tree
 
-SIGNALS = signal.SIGKILL, signal.SIGTERM, signal.SIGINT
-WHOM = "group", "parent"
 SOON, LATEST = 5.0, 120.0
 """Seconds in which a killed command's processes must end after it, and in which it must end itself."""
-COSTLY = {"demo", "calibrate", "train-seen"}
 _BEGUN = 1.0  # Seconds in which Python itself may still be starting: a signal is then answered by Python.
 _REPORTED = "judge: interrupted; give the same command again\n"
 
@@ -49,8 +41,8 @@ class Attack:
         """Kill the command at shares of the time that it takes, one after the other, then let it end.
 
         Args:
-            number: of ``SIGNALS``.
-            whom: of ``WHOM``: all processes of the command, or the command alone.
+            number: SIGKILL, SIGTERM or SIGINT.
+            whom: "group" or "parent": all processes of the command, or the command alone.
 
         Returns:
             How often it was killed.
@@ -131,31 +123,4 @@ def _members(session: int) -> list[psutil.Process]:
         with suppress(ProcessLookupError, psutil.NoSuchProcess):
             if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
-    return found
-
-
-def long_form(seed: int, end: float, names: Sequence[str]) -> int:
-    """Kill commands until ``end``, three times one after the other before each is let through; print a line a command.
-
-    Each signal goes to all processes of a command, or to it alone, at moments drawn by the seed.
-    """
-    kills, found, began = Counter[str](), 0, time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        writers = Writers(Path(folder, "root"))
-        writers.prepare()
-        attacks = {name: Attack(name, writers) for name in names or writers.commands().keys() - COSTLY}
-        end += time.monotonic() - began  # Undisturbed runs take none of the time.
-        plan = (one for turn in count() for one in product([turn], SIGNALS, WHOM, sorted(attacks)))
-        for turn, number, whom, name in plan:
-            if time.monotonic() > end:
-                break
-            rng, attack = random.Random(f"{seed} {turn} {name} {number.name} {whom}"), attacks[name]
-            before = len(attack.findings)
-            kills[name] += attack.kill(number, whom, [rng.random() for _ in range(3)])
-            found += len(attack.findings) > before
-            for line in attack.findings[before:]:
-                print(f"FOUND {line}\n", flush=True)
-    print("| command | kills |\n| --- | --: |")
-    print("".join(f"| {name} | {kills[name]} |\n" for name in attacks))
-    print(f"{kills.total()} kills, {found} with findings; seed {seed}")
     return found

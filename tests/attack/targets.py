@@ -16,13 +16,9 @@ import pandas as pd
 from containers import as_table, sample_members, small_picture, tar_bytes, write_parquet
 from helpers import table_bytes
 
-from judge import config, evaluate
-from judge.calibration.grammar import make_world, simulate, write_world
-from judge.calibration.world import Captioner
+from judge import config
 from judge.commands.evaluate import RunConfig
 from judge.commands.mask import MaskConfig
-from judge.commands.train import TrainConfig, train_judges
-from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.labels import LabelOptions, read_labels
 from judge.corpus.ratings import read_human_scores
@@ -31,10 +27,8 @@ from judge.corpus.tasks import read_tasks
 from judge.masking import archives
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import list_images, read_image
-from judge.report.saved_run import read_run
 from judge.text.lexicon import load_lexicon
 from judge.text.vectors import load_vectors
-from judge.training.judge_file import read_saved
 
 ROWS = [{"image_id": 1, "caption": "a man"}, {"image_id": 2, "caption": "two dogs"}]
 KARPATHY = {"images": [{"cocoid": 1, "split": "test", "sentences": [{"raw": "a man"}, {"raw": "a boy"}]}]}
@@ -206,25 +200,3 @@ def reader_targets() -> dict[str, Target]:
     for kind, suffix in (("PNG", "png"), ("JPEG", "jpg"), ("WEBP", "webp"), ("BMP", "bmp"), ("TIFF", "tif")):
         found[kind.lower()] = file(lambda path: images(path.parent), small_picture(0, kind=kind), f"1.{suffix}")
     return found
-
-
-def run_targets() -> dict[str, Target]:
-    """A finished run, and the judges that it trained; both take seconds to make."""
-    world, much = make_world(60, seed=1), Captioner(stereotype=0.9)
-
-    def run(folder: Path) -> None:
-        quick = {"resamples": 100, "workers": 1, "folds": 3, "refits": 2, "chance": 0, "least": 1}
-        corpus = Corpus(world.human, (simulate(world, name="much", captioner=much),), world.labels)
-        evaluate(corpus, metrics="lic,ba", out=folder / "run", **quick)
-
-    def train(folder: Path) -> None:
-        files = write_world(world, {"much": much}, folder / "world")
-        given = {"human": files.human, "captions": [str(files.captions["much"])], "labels": files.labels, "workers": 1}
-        quick = {"protocol": "paper", "seeds": 1, "refits": 0, "chance": 0, "checkpoints": folder, "judge": "linear"}
-        train_judges(config.make_config(given | quick, TrainConfig))
-
-    weights = "*.weights.safetensors"
-    return {
-        "run": Target(run, lambda folder: read_run(folder / "run"), "run/**/*.*"),
-        "judge": Target(train, lambda folder: read_saved(next(folder.glob(weights))), weights),
-    }

@@ -1,4 +1,4 @@
-"""In small: damaged files, faults of the file system, kills of commands and of a worker; ``run.py`` does more."""
+"""Damaged files, faults of the file system, kills of commands and of a worker."""
 
 from __future__ import annotations
 

@@ -9,19 +9,17 @@ import random
 import re
 import shutil
 import tempfile
-import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
-from helpers import done_well, few, judge, save_captioner
+from helpers import few, judge
 from typer.testing import Result
 
-from attack.faults import CODES, LASTING, Disk, Faults, injected
+from attack.faults import CODES, Disk, Faults, injected
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.utils.outputs import MANIFEST
@@ -61,8 +59,6 @@ class Writers:
         self.inputs.mkdir(parents=True)
         captioners = {"much": Captioner(stereotype=0.9)}
         self.files = few(write_world(make_world(60, seed=5), captioners, self.inputs / "world", pictures=64))
-        self.large = write_world(make_world(200, seed=6), {}, self.inputs / "large")
-        save_captioner(self.inputs / "git", "git", seed=3)
         (self.inputs / "images").mkdir()
         for path in sorted((self.files.folder / "images").iterdir())[:6]:
             shutil.copy(path, self.inputs / "images")
@@ -75,41 +71,17 @@ class Writers:
     def commands(self) -> dict[str, list[str]]:
         """Name -> the words of each command."""
         files, inputs, place = self.files, self.inputs, self.place
-        sides = f"--human {files.human} --captions {files.captions['much']}"
-        both = f"{sides} --labels {files.labels}"
+        both = f"--human {files.human} --captions {files.captions['much']} --labels {files.labels}"
         quick = "--judge linear --folds 3 --refits 2 --chance 1 --resamples 100 --workers 1"
         once = "--protocol paper --seeds 1 --refits 0 --chance 0 --workers 1 --epochs 1"
-        seen = f"--images {files.folder}/images --instances {files.folder}/instances.json --features {place}/features"
-        seen += " --image-size 64 --backbone resnet18 --backbone-weights random"
         images = f"--images {inputs}/images --instances {inputs}/instances.json"
-        dose = "--changes silence --doses 0.4 --draws 2 --nulls 2 --sample 40 --folds 2 --resamples 100 --workers 1"
-        trained = next((inputs / "kept").glob("*.weights.safetensors"), "none")
-        weights = f"--judge-weights {trained}"
         lines = {
             "evaluate": f"{both} --metrics lic,ba {quick} --out {place}/out",
             "train": f"{both} --judge lstm {once} --checkpoints {place}/kept",
-            "caption": f"--model {inputs}/git --images {inputs}/images --max-tokens 4 --caption-batch 2"
-            f" --out {place}/captions.json",
             "mask": f"{images} --workers 1 --out {place}/masked",
-            "align": f"{sides} --vectors corpus --out {place}/aligned",
-            "calibrate": f"--human {self.large.human} --labels {self.large.labels} --metrics lic {dose}"
-            f" --out {place}/calibration",
             "anonymous": f"--captions {files.captions['much']} --out {place}/rated",
-            "report": f"{inputs}/run --out {place}/page.html",
-            "compare": f"{inputs}/run {inputs}/again --out {place}/compared.md",
-            "predict": f"{weights} --captions {files.captions['much']} --out {place}/predicted.csv",
-            "export": f"{weights} --out {place}/exported",
-            "attribute": f"{weights} --captions {files.captions['much']} --methods occlusion --out {place}/attributed",
-            "ablate": f"detectors {images} --detectors gt --resamples 100 --out {place}/ablated",
-            "demo": f"--images 200 --out {place}/demo",
-            "train-seen": f"{both} {seen} --metrics imagecaptioner2 --judge sat {once} --checkpoints {place}/kept",
         }
-        return {name: [name.partition("-")[0], *line.split()] for name, line in lines.items()}
-
-    def prepare(self) -> None:
-        """Make the runs and judges that other commands read."""
-        for name, out in (("evaluate", "run"), ("evaluate", "again"), ("train", "kept")):
-            done_well(*self.commands()[name][:-1], self.inputs / out)
+        return {name: [name, *line.split()] for name, line in lines.items()}
 
     def reset(self) -> None:
         """Leave nothing in ``place`` but somebody else's files."""
@@ -260,38 +232,3 @@ def chosen(faults: Faults, *, seed: int) -> list[int]:
         alike.setdefault((kind, site), []).append(number)
     rng = random.Random(seed)
     return sorted(rng.choice(numbers) for numbers in alike.values())
-
-
-def long_form(seed: int, end: float, names: Sequence[str]) -> int:
-    """Disturb commands until ``end``, an equal time each; print a line for each command, and what was found.
-
-    Operations of the file system fail, one at a time, at every place of the package that asks for one; disks are full,
-    read-only or gone from some operation on.
-    """
-    print("| command | operations | disturbed | one line | went on | found |\n| --- | --: | --: | --: | --: | --: |")
-    total = found = 0
-    with tempfile.TemporaryDirectory() as folder:
-        writers = Writers(Path(folder, "root"))
-        writers.prepare()
-        names = names or list(writers.commands())
-        for place, name in enumerate(names):
-            until = time.monotonic() + (end - time.monotonic()) / (len(names) - place)
-            whole, faults = writers.undisturbed(name)
-            count = len(faults.seen)
-            plan: list[tuple[int, Disk]] = [(number, "once") for number in chosen(faults, seed=seed)]
-            plan += [(at, disk) for disk in LASTING for at in range(0, count, max(1, count // 6))]
-            random.Random(seed).shuffle(plan)  # Some of all kinds, even if time is short.
-            trials = list[Trial]()
-            for at, disk in plan:
-                if time.monotonic() > until:
-                    break
-                trials.append(trial := writers.attempt(name, at, disk, whole, seed=seed))
-                for what in trial.found:
-                    print(f"FOUND {name} {at} {disk} at {faults.seen[at][2]}, {trial.met}: exit {trial.code}: {what}")
-                    print(f"    {trial.printed.strip()[-300:]}", flush=True)
-            ended, wrong = Counter(trial.code for trial in trials), sum(bool(trial.found) for trial in trials)
-            row = [name, count, len(trials), ended[2], ended[0] + ended[1], wrong]
-            print("| " + " | ".join(map(str, row)) + " |", flush=True)
-            total, found = total + len(trials), found + wrong
-    print(f"\n{total} faults in {len(names)} commands, {found} found; seed {seed}")
-    return found

@@ -29,7 +29,7 @@ def run(finished_world: WorldFiles, tmp_path: Path) -> list[object]:
 def test_an_interrupt_leaves_no_traceback(
     run: list[object], tmp_path: Path, moment: float, number: signal.Signals
 ) -> None:
-    """While the run works; ``attack/kills.py`` draws moments of the whole run."""
+    """While the run works; ``attack/kills.py`` has other commands."""
     process = start(*run)
     while process.poll() is None and not (tmp_path / "out.partial" / "members").exists():
         time.sleep(0.01)
