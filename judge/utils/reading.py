@@ -60,7 +60,7 @@ class Limit:
 LIMITS = (
     MEMORY := Limit(4, "GB", "content of a file, in memory"),
     DEPTH := Limit(40, "nested lists or mappings", "YAML"),
-    VALUES := Limit(500_000, "values", "YAML"),
+    VALUES := Limit(500_000, "values, repetitions by aliases included", "YAML"),
     BYTES := Limit(4 * 2**20, "bytes", "a YAML file"),
     CHARACTERS := Limit(50_000, "characters", "a caption"),
     LISTED := Limit(1_000_000, "characters", "a text that lists captions"),
@@ -173,27 +173,45 @@ def named_alike(path: Path) -> str:
 # libyaml's parser, if PyYAML was built with it, is ten times as fast.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
+_KINDS = [_TAG + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map")]
 
 
 class _Loader(_Base):  # type: ignore[misc]  # PyYAML has no types.
-    """PyYAML's loader. It refuses keys given twice, and takes dates and 1:30 for texts."""
+    """PyYAML's loader. It counts values, refuses keys given twice, and takes dates and 1:30 for texts."""
 
-    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
-        """The tag of a node. YAML 1.1 reads 1:30 to the base of 60, in time that grows with the square."""
-        tag = super().resolve(kind, value, implicit)
-        is_text = tag == f"{_TAG}timestamp" or (kind is yaml.ScalarNode and ":" in value)
-        return f"{_TAG}str" if is_text else tag
+    yaml_constructors = {kind: _Base.yaml_constructors[kind] for kind in (*_KINDS, None)}  # noqa: RUF012
+    count = depth = 0
 
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """A mapping."""
-        found = set[Any]()
-        for key_node, _ in node.value:
+    def construct_object(self, node: Any, deep: bool = False) -> Any:  # noqa: ARG002
+        """The value of a node. An alias is built anew each time, so that ``VALUES`` limits what aliases repeat."""
+        self.count, self.depth = self.count + 1, self.depth + 1
+        for limit, reached in ((DEPTH, self.depth - 1), (VALUES, self.count)):
+            limit.refuse(reached, "", instead="write values out", at=f" (line {node.start_mark.line + 1})")
+        if isinstance(node, yaml.ScalarNode):
+            if any(one == "\0" or "\ud800" <= one <= "\udfff" for one in node.value):
+                _refuse("a text holds a character that no text may hold", node)
+            # YAML 1.1 reads 1:30 to the base of 60, in time that grows with the square.
+            if node.tag == f"{_TAG}timestamp" or (":" in node.value and node.tag in _KINDS):
+                node.tag = f"{_TAG}str"
+        self.constructed_objects.pop(node, None)
+        self.recursive_objects.pop(node, None)
+        value = super().construct_object(node, deep=True)
+        digits = sys.get_int_max_str_digits()
+        if digits and isinstance(value, int) and value.bit_length() > digits * 3.3219:  # Bits of a digit.
+            raise long_number("")
+        self.depth -= 1
+        return value
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: ARG002
+        """A mapping; << is no key."""
+        found = dict[Any, Any]()
+        for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 _refuse("a key is a list or a mapping", key_node)
             if (key := self.construct_object(key_node)) in found:  # yes and true are one.
                 _refuse(f"key '{key_node.value}' is given twice", key_node)
-            found.add(key)
-        return super().construct_mapping(node, deep)
+            found[key] = self.construct_object(value_node)
+        return found
 
 
 def _refuse(problem: str, node: Any) -> NoReturn:
@@ -243,7 +261,8 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
     """The value of a YAML text: mappings, lists, texts, numbers, true, false and null; dates stay texts.
 
     Raises:
-        JudgeError: not YAML; a key given twice in one mapping; over ``DEPTH`` or ``VALUES``.
+        JudgeError: not YAML; a key given twice in one mapping; over ``DEPTH`` or ``VALUES``; a character that no text
+            may hold (NUL, half of a surrogate pair).
     """
     try:
         depth = count = 0
@@ -254,6 +273,8 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
             for limit, reached in ((DEPTH, depth), (VALUES, count)):
                 limit.refuse(reached, where, instead=mend, at=f" (line {event.start_mark.line + 1})")
         return yaml.load(text, Loader=_Loader)  # noqa: S506  # A safe loader.
+    except JudgeError as error:
+        raise JudgeError(error.what, where=error.where or where, mend=error.mend) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f" on line {mark.line + 1}" if mark else ""

@@ -22,14 +22,21 @@ from judge.report.saved_run import read_run
 from judge.utils.outputs import read_manifest
 from judge.utils.reading import LIMITS, NotRegularError, open_regular, parse_yaml, read_bytes, read_yaml, refuse_large
 
+# Each line stands for nine times what the one before it stands for.
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{after}: &{after} [{','.join([f'*{before}'] * 9)}]\n"
+    for before, after in zip("abcdefghi", "bcdefghij", strict=True)
+)
 REFUSED = {
     "twice": ("a: 1\nb:\n  c: 1\n  c: 2", "key 'c' is given twice on line 4"),
     "twice as values": ("{yes: 1, true: 2}", "key 'true' is given twice on line 1"),
     # PyYAML 6.0.4's own limit, or, before it, ours.
     "very deep": ("[" * 100_000, "on line 1"),
+    "NUL": ('a: "x\\0y"', "a character that no text may hold on line 1"),
     "surrogate": ('a: "\\ud800"', "invalid Unicode character"),
     "control": ("\x00", "not allowed"),
     "object": ("a: !!python/object/apply:os.system [x]", "could not determine a constructor"),
+    "merge": ("a: {<<: {b: 1}}", "could not determine a constructor"),
     "list as key": ("? [a, b]\n: c", "a key is a list or a mapping"),
     "two documents": ("a: 1\n---\nb: 2", "another document"),
     "number": ("a: !!int x", "invalid literal"),
@@ -37,9 +44,12 @@ REFUSED = {
 
 
 OVER = {
+    "bomb": (BOMB, "has over 500,000 values, repetitions by aliases included (line 1)", "JUDGE_NO_LIMITS=1"),
+    "circle": ("a: &a [*a]", "has over 40 nested lists or mappings (line 1)", "JUDGE_NO_LIMITS=1"),
     "deep": ("[" * 100 + "]" * 100, "has over 40 nested lists or mappings (line 1)", "JUDGE_NO_LIMITS=1"),
     "deep block": ("- " * 3000 + "x", "has over 40 nested lists or mappings (line 1)", "JUDGE_NO_LIMITS=1"),
     "digits": (f"a: {'9' * 6000}", "holds a number of over 4,300 digits", "PYTHONINTMAXSTRDIGITS"),
+    "hexadecimal": (f"a: 0x{'f' * 6000}", "holds a number of over 4,300 digits", "PYTHONINTMAXSTRDIGITS"),
 }
 
 
@@ -76,8 +86,8 @@ def test_refused_in_one_line_at_once(name: str) -> None:
 def test_numbers_to_the_base_of_60_are_texts_at_once() -> None:
     long = "1" + ":1" * 400_000
     begun = time.process_time()
-    found = parse_yaml(f"a: {long}\nb: 12:30\nc: 1:30.5", where="", mend="")
-    assert found == {"a": long, "b": "12:30", "c": "1:30.5"}
+    found = parse_yaml(f"a: {long}\nb: 12:30\nc: 1:30.5\nd: !!int 1:1", where="", mend="")
+    assert found == {"a": long, "b": "12:30", "c": "1:30.5", "d": "1:1"}
     assert time.process_time() - begun < 1
 
 
