@@ -19,6 +19,7 @@ from judge.utils.reading import LIMITS
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+VALUE = "amplification [95% interval]"
 # Pages that people write; those of the Python interface are made from docstrings.
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("checkpoints/*.md"), *ROOT.glob("docs/**/*.md")]
@@ -141,6 +142,8 @@ def test_what_readme_shows_stands_in_the_docs_too() -> None:
     for page, title in columns.items():
         short, long = (read_table(ROOT / name, title) for name in ("README.md", page))
         assert {row["captioner"] for row in long} == {row["captioner"] for row in short}
+        for row in long:  # The page on the demo has them apart, as --verbose has.
+            row.setdefault(VALUE, " ".join(row.get(part, "") for part in ("amplification", "95% interval")))
         assert all(row in [{key: one[key] for key in row} for one in long] for row in short)
 
 
@@ -156,8 +159,7 @@ def test_the_first_table_is_what_the_command_finds(coco: Path, tmp_path: Path) -
     for row, line in zip(found, shown, strict=True):
         assert line["captioner"] == row["captioner"]
         assert line["metric (judge)"] == f"{find_metric(row['metric']).title} ({row['judge']})"
-        assert [line["human"], line["generated"]] == [f"{row[side]:.3f}" for side in ("human", "generated")]
-        assert line["amplification"] == f"{row['amplification']:+.3f}"
+        assert line[VALUE].split()[0] == f"{row['amplification']:+.3f}"
 
 
 def test_all_limits_are_documented() -> None:

@@ -56,7 +56,7 @@ def captioner_card(saved: SavedRun) -> str:
     notes = [*summary_lines(result), *(f"NOTE: {line}" for line in warnings(result))]
     values = {
         "remark": "dataset, type: write the data set's name on the hub, if it has one" if index else "",
-        "table": markdown(result_table(result)).partition("\n\n")[2],  # The section has its title.
+        "table": markdown(result_table(result, sides=True)).partition("\n\n")[2],  # The section has its title.
         "facts": facts,
         "notes": list(map(plain, notes)),
     }

@@ -171,7 +171,8 @@ def latex_report(result: Result) -> str:
         lines.append(f"*: {level} over images alone, for the judges as they were trained.")
     caption = " ".join([f"Attribute: {result.run['attribute']}, {images_of(result)}.", *lines])
     floats = []
-    for number, table in enumerate(tables_of(result, verbose=False)):
+    tables = [result_table(result, sides=True), *list(tables_of(result, verbose=False))[1:]]
+    for number, table in enumerate(tables):
         name = re.sub(r"[^a-z]+", "-", table.title.lower()).strip("-")
         floats.append(latex(table, caption="" if number else caption, label=f"tab:{name}"))
     remarks = "".join(f"% {escape(line)}\n" for line in [*warnings(result), *footnotes(result)])

@@ -51,52 +51,77 @@ def void_last(result: Result) -> tuple[Line, ...]:
 
 
 def result_table(
-    result: Result, *, verbose: bool = False, extra: Mapping[str, Mapping[str, str]] | None = None
+    result: Result,
+    *,
+    verbose: bool = False,
+    sides: bool = False,
+    extra: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Table[Line]:
     """The table of ``judge evaluate``: one row per captioner, metric and judge. Fractions.
 
-    ``verbose``: with Q (how well judges guess) and the mean prior of metrics that have one, "human / generated" each,
-    and all further columns. ``extra``: heading -> {"captioner metric" -> text}: further columns,
-    e.g. of a known world.
+    It has the captioner, the amplification with its interval, the verdict, and the metric and judge on which this
+    rests. ``sides``: in place of these also the value of each side, and p. ``verbose``: also Q (how well judges guess)
+    and the mean prior of metrics that have one, "human / generated" each, and all further columns. ``extra``: heading
+    -> {"captioner metric" -> text}: further columns, e.g. of a known world.
     """
-    captioners, attribute = result.run["captioners"], result.run["attribute"]
     level = f"{100 * result.run['level']:g}% interval"
-    columns: list[Column[Line]] = [
-        names("captioner", lambda row: row.summary.captioner),
-        names("metric (judge)", lambda row: row.summary.title),
-        Column("human", lambda row: row.summary.human, NUMBER),
-        Column("generated", lambda row: row.summary.generated, NUMBER),
-        Column("Q", lambda row: row.summary.qualities if verbose else None, THREE, optional=True),
-        Column("prior", lambda row: row.summary.priors if verbose else None, THREE, optional=True),
-        Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
-        Column("amplification", lambda row: row.summary.amplification, SIGNED),
-        *(Column(heading, partial(_known, cells), optional=True) for heading, cells in (extra or {}).items()),
-        Column(level, lambda row: row.interval, optional=True),
-        Column("p", lambda row: None if row.void else row.summary.p_value, write_p, optional=True),
-        Column("verdict", lambda row: row.verdict, align="left", optional=True),
+    captioner: Column[Line] = names("captioner", lambda row: row.summary.captioner)
+    rests_on: Column[Line] = names("metric (judge)", lambda row: row.summary.title)
+    published: Column[Line] = Column("as published", lambda row: row.summary.published, SIGNED, optional=True)
+    known: list[Column[Line]] = [
+        Column(heading, partial(_known, cells), optional=True) for heading, cells in (extra or {}).items()
     ]
-    if verbose:
-        columns += [
-            Column("p of Q", lambda row: row.summary.guessing and row.summary.guessing.p_value, write_p, optional=True),
-            Column("detectable", lambda row: row.conclusion.detectable, ".#f", optional=True),
-            Column("chance", lambda row: row.summary.chance, NUMBER, optional=True),
-            Column("chance level", lambda row: row.summary.chance_level, SIGNED, optional=True),
-            Column("sd", lambda row: row.summary.sd, NUMBER, optional=True),
-            Column("images", lambda row: row.summary.images, COUNT),
-            Column("seeds", lambda row: row.summary.seeds if row.summary.seeds > 1 else None, COUNT, optional=True),
-            Column(
-                f"names {attribute}: one/none/several",
-                lambda row: (captioners[row.summary.captioner]["coverage"] or {}).get("generated"),
-                lambda shares: "/".join(f"{shares[share]:.0%}" for share in ("one", "none", "several")),
-            ),
+    verdict: Column[Line] = Column("verdict", lambda row: row.verdict, align="left", optional=True)
+    if not (verbose or sides):
+        value: Column[Line] = Column(f"amplification [{level}]", _value_with_interval)
+        columns = [captioner, published, value, *known, verdict, rests_on]
+    else:
+        columns = [
+            captioner,
+            rests_on,
+            Column("human", lambda row: row.summary.human, NUMBER),
+            Column("generated", lambda row: row.summary.generated, NUMBER),
+            Column("Q", lambda row: row.summary.qualities if verbose else None, THREE, optional=True),
+            Column("prior", lambda row: row.summary.priors if verbose else None, THREE, optional=True),
+            published,
+            Column("amplification", lambda row: row.summary.amplification, SIGNED),
+            *known,
+            Column(level, lambda row: row.interval, optional=True),
+            Column("p", lambda row: None if row.void else row.summary.p_value, write_p, optional=True),
+            verdict,
         ]
     return Table(
-        tuple(columns),
+        (*columns, *(_details(result) if verbose else ())),
         void_last(result),
         "Amplification",
         digits=lambda row: digits_of(row.summary.interval),
         quiet=lambda row: row.void,
     )
+
+
+def _details(result: Result) -> list[Column[Line]]:
+    """The columns for readers who want all."""
+    captioners, attribute = result.run["captioners"], result.run["attribute"]
+    return [
+        Column("p of Q", lambda row: row.summary.guessing and row.summary.guessing.p_value, write_p, optional=True),
+        Column("detectable", lambda row: row.conclusion.detectable, ".#f", optional=True),
+        Column("chance", lambda row: row.summary.chance, NUMBER, optional=True),
+        Column("chance level", lambda row: row.summary.chance_level, SIGNED, optional=True),
+        Column("sd", lambda row: row.summary.sd, NUMBER, optional=True),
+        Column("images", lambda row: row.summary.images, COUNT),
+        Column("seeds", lambda row: row.summary.seeds if row.summary.seeds > 1 else None, COUNT, optional=True),
+        Column(
+            f"names {attribute}: one/none/several",
+            lambda row: (captioners[row.summary.captioner]["coverage"] or {}).get("generated"),
+            lambda shares: "/".join(f"{shares[share]:.0%}" for share in ("one", "none", "several")),
+        ),
+    ]
+
+
+def _value_with_interval(row: Line) -> str:
+    """The amplification, and its interval unless the row is void."""
+    value = write(row.summary.amplification, SIGNED, digits_of(row.summary.interval))
+    return f"{value} {row.interval}" if row.interval else value
 
 
 def _known(cells: Mapping[str, str], row: Line) -> str | None:

@@ -88,7 +88,7 @@ def test_the_value_of_a_counted_metric_is_the_published_one(result: Result) -> N
     assert line.endswith(": much, Ratio: the value is 1.24 (excess over chance +0.230 [+0.050, +0.410])")
     assert "'lic' is not counted: its value is not over chance" in fault_of(read_condition, "lic.excess > 1", MEASURED)
     # The table has what the excess is derived from, and so has the frame.
-    cells = {column.heading: cells for column, cells in result_table(found).shown()}
+    cells = {column.heading: cells for column, cells in result_table(found, sides=True).shown()}
     assert (cells["as published"], cells["amplification"]) == (["+1.240"], ["+0.230"])
     assert found.table().loc[0, ["published", "amplification"]].tolist() == [1.24, 0.23]
 

@@ -228,7 +228,8 @@ def test_linear_judges_see(tmp_path: Path) -> None:
     assert table[judges[0]].p_value is not None
     drawn = {of.name: of.figure for of in sides(result)}
     labels = [of.get_text() for of in drawn["sides-imagecaptioner2"].axes[0].get_yticklabels()]
-    assert labels == [f"plain ({of})" for of in ("image and caption", "caption alone", "image alone")]
+    # Captions alone tell nothing: their row has no verdict, and is last.
+    assert labels == [f"plain ({of})" for of in ("image and caption", "image alone", "caption alone")]
     (given,) = (row for row in result.summaries if row.metric.given)
     assert given.metric.name == "conditional:image"
     # The image tells (2 x 0.975 - 1)^2 of the variance, which captions repeat.

@@ -208,7 +208,9 @@ def test_a_row_at_chance_is_last_pale_and_without_an_interval() -> None:
     reason = "no verdict: judges of human captions are no better than chance (0.240, chance 0.250)"
     assert cells["captioner"] == ["b", "a", "c"]
     assert cells["verdict"] == ["above human captions", reason, reason]
-    assert (cells["95% interval"], cells["p"]) == (["[+0.100, +0.500]", "-", "-"], ["0.001", "-", "-"])
+    assert cells["amplification [95% interval]"] == ["+0.300 [+0.100, +0.500]", "+0.300", "+0.300"]
+    sides = {column.heading: of for column, of in result_table(result, sides=True).shown()}
+    assert (sides["95% interval"], sides["p"]) == (["[+0.100, +0.500]", "-", "-"], ["0.001", "-", "-"])
     assert [*map(table.quiet, table.rows)] == [False, True, True]
     (drawing,) = (drawing for _, drawing in drawings(result) if drawing.name == "forest-lic")
     axes = drawing.figure.axes[0]

@@ -55,7 +55,7 @@ def test_a_table_and_few_lines(
     assert "T->A: captions that name one class." in text
     # The first warning is there, however many there are: these intervals are too narrow.
     assert "NOTE: Intervals marked * ('these judges') leave out training noise" in text
-    marks = [line.split("]")[1][0] for line in lines[: lines.index("")] if "]" in line]
+    marks = [line.split("]")[1][0] for line in lines[2 : lines.index("")] if "]" in line]
     assert marks == ["*", "*", "*", "*", " "] * 2  # BA trains no judge.
     # Notes are whole, and the last line is the command that shows the others.
     printed, found = [f"NOTE: {note}" in text for note in warnings(result)], warnings(result)
