@@ -22,7 +22,7 @@ from judge.config.inputs import DetectorSettings, HidingSettings
 from judge.config.judges import ScoredSettings
 from judge.errors import JudgeError
 from judge.masking import DETECTORS
-from judge.masking.detectors import Failures, detect_images
+from judge.masking.detectors import Detector, Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.measured import SHARES, DetectorRow, count, pool
 from judge.masking.people import Hiding
@@ -38,6 +38,7 @@ from judge.statistics.intervals import bootstrap_pooled
 from judge.statistics.summary import Summary
 from judge.training.launch import in_main_process
 from judge.types import Progress
+from judge.utils.files import split_name
 from judge.utils.identity import content_of
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
@@ -77,14 +78,28 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
     metrics: values.Names = option(
         ("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1, validate_default=True
     )
-    detectors: values.Names = option(DETECTORS, "detectors, comma-separated, or hf:NAME", essential=True, min_length=1)
+    detectors: values.Finders = option(
+        DETECTORS, "detectors, comma-separated; hf:NAME; NAME=FILE for what another tool found (as --instances)",
+        essential=True, min_length=1,
+    )  # fmt: skip
     device: str | None = option(None, *values.DEVICE)
     out: Path = option(..., values.RESULTS, "runs/detectors", essential=True)
 
     @property
     def finders(self) -> tuple[str, ...]:
         """The detectors that will run."""
-        return self.detectors
+        return tuple(name for name, file in self.sources.items() if file is None)
+
+    @property
+    def sources(self) -> dict[str, Path | None]:
+        """Name of a detector -> the file or folder of what it found; None for one that will run."""
+        pairs = ((*split_name(entry), entry) for entry in self.detectors)
+        return {name or entry: Path(file) if name else None for name, file, entry in pairs}
+
+    def found_by(self, name: str) -> dict[str, Any]:
+        """The settings of ``judge evaluate`` with a detector."""
+        file = self.sources[name]
+        return {"detector": name} if file is None else {"detector": "gt", "instances": file}
 
 
 def ablate_masks(
@@ -189,7 +204,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         results: dict[str, Result] = {}
         agree: Sequence[Agreement] = ()
         if config.human:
-            variants = {name: {"detector": name, "metrics": metrics} for name in config.detectors}
+            variants = {name: {**config.found_by(name), "metrics": metrics} for name in config.sources}
             results = _run_each(config, variants, out.store, progress)
             agree = agreements({name: found.summaries for name, found in results.items()}, level=config.level)
         entries = {
@@ -295,7 +310,7 @@ def _compare(
     config: AblateDetectorsConfig, hiding: Hiding, truth: GroundTruth, failures: Failures, progress: Progress | None
 ) -> list[DetectorRow]:
     """What each detector finds; only images at which no detector fails are counted."""
-    detectors = {name: open_detector(name, config, hiding.labels, truth=truth) for name in config.detectors}
+    detectors = {name: _open(name, config, hiding.labels, truth) for name in config.sources}
     people, found = 0, dict.fromkeys(detectors, 0)
     counts: dict[str, list[list[int]]] = {name: [] for name in detectors}
     names, _ = image_names(config.images, truth)
@@ -327,6 +342,13 @@ def _compare(
             )
             rows.append(row)
     return rows
+
+
+def _open(name: str, config: AblateDetectorsConfig, labels: tuple[str, ...], truth: GroundTruth) -> Detector:
+    """A detector, or what another tool found."""
+    if (file := config.sources[name]) is None:
+        return open_detector(name, config, labels, truth=truth)
+    return read_truth(config.model_copy(update={"instances": file}), labels)
 
 
 def masks(config: AblateMasksConfig) -> None:

@@ -95,6 +95,16 @@ def _of_detectors(named: dict[str, Path]) -> dict[str, Path]:
     return named
 
 
+def _finders(parts: list[str]) -> tuple[str, ...]:
+    """Detectors, and ``NAME=FILE`` for what another tool found, whose NAME is no detector's."""
+    found = [part if split_name(part)[0] else lower_names([part])[0] for part in names(parts)]
+    own = [name for part in found if (name := split_name(part)[0])]
+    for name in own:
+        if name in DETECTORS or own.count(name) > 1:
+            raise ValueError(f"'{name}' is the name of another detector: choose a name for what was found")
+    return tuple(dict.fromkeys(found))
+
+
 def _detector(name: str) -> str:
     if not name.startswith("hf:") and name not in (known := [*DETECTORS, *plugins("detectors")]):
         raise ValueError(f"unknown detector '{name}'; {nearest(name, known)} Models of Hugging Face are hf:NAME.")
@@ -136,6 +146,7 @@ CaptionFiles = Annotated[dict[str, Path], list_or_text(_captions)]
 Checkpoint = Annotated[str, AfterValidator(lambda reference: reference.strip().removeprefix("hf:"))]
 Checkpoints = Annotated[dict[str, Checkpoint], list_or_text(_checkpoints), AfterValidator(file_names)]
 Detector = Annotated[DetectorName | str, AfterValidator(_detector)]
+Finders = Annotated[tuple[str, ...], list_or_text(_finders)]
 Weights = Annotated[dict[str, str], list_or_text(_weights), AfterValidator(_for_networks)]
 ClassNames = Annotated[
     dict[str, Path],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -55,6 +56,31 @@ def test_ground_truth_against_itself_on_real_images(shared: Path, tmp_path: Path
     assert row["beside"] == pytest.approx((hidden - people) / hidden if mask == "box" else 0)
 
 
+def test_what_another_tool_found_is_a_detector(world: WorldFiles, tmp_path: Path) -> None:
+    """COCO results with some of the people; the share of their pixels that it finds is counted here."""
+    document = read_json(world.folder / "instances.json")
+    (person,) = (of["id"] for of in document["categories"] if of["name"] == "person")
+    people = [of for of in document["annotations"] if of["category_id"] == person]
+    found = [of | {"score": 0.9 if number % 3 else 0.2} for number, of in enumerate(people) if number % 2]
+    mine = tmp_path / "Mine" / "found.json"
+    mine.parent.mkdir()
+    mine.write_text(json.dumps(document | {"annotations": found}), encoding="utf-8")
+    given = ["--images", world.folder / "images", "--instances", world.folder / "instances.json", "--resamples", 100]
+    done_well("ablate", "detectors", *given, "--detectors", f"gt,Mine={mine}", "--out", tmp_path / "out")
+    truth, row = results(tmp_path / "out")
+    kept = [of for of in found if of["score"] > 0.5]
+    assert (truth["detector"], row["detector"]) == ("gt", "Mine")
+    assert (row["people_found"], row["people"]) == (len(kept), len(people))
+    coco = COCO(world.folder / "instances.json")
+    shown, every = ({image: np.zeros((64, 64), dtype=bool) for image in coco.imgs} for _ in range(2))
+    for of, masks in [*((of, shown) for of in kept), *((of, every) for of in people)]:
+        masks[of["image_id"]] |= coco.annToMask(of).astype(bool)
+    pixels = [sum(mask.sum() for mask in masks.values()) for masks in (shown, every)]
+    assert row["recall"] == pytest.approx(pixels[0] / pixels[1])
+    refused = refusal("ablate", "detectors", *given, "--detectors", f"gt={mine}", "--out", tmp_path / "no")
+    assert "'gt' is the name of another detector: choose a name for what was found" in refused
+
+
 def test_from_weights_to_a_table(world: WorldFiles, tmp_path: Path) -> None:
     """An untrained network; its detections are cached; an image that cannot be read is left out."""
     images = shutil.copytree(world.folder / "images", tmp_path / "images")
@@ -102,12 +128,16 @@ def test_detectors_change_what_judges_measure(world: WorldFiles, run_file: Path,
     weights, model = tiny_onnx(tiny_yolo(tmp_path)), f"hf:{tiny_huggingface(tmp_path, 'maskformer')}"
     found = [*inputs_of(world, "none", "much"), "--weights", weights, "--threshold", "0.05", "--allow-unmasked"]
     out, given = tmp_path / "out", ["--metrics", "lic,imagecaptioner2", "--judge", "sat,linear"]
-    done = done_well("ablate", "detectors", run_file, *found, *given, "--detectors", f"gt,yolo,{model}", "--out", out)
+    same = world.folder / "instances.json"
+    done = done_well(
+        "ablate", "detectors", run_file, *found, *given, "--detectors", f"gt,yolo,{model},same={same}", "--out", out
+    )
     ablated = read_json(out / "detectors.json")
     for detector in ("gt", "yolo", model):
         alone = ["--judge", "sat", "--metrics", "imagecaptioner2", "--detector", detector]
         assert numbers_of(ablated["judges"][detector]) == measured(run_file, tmp_path / detector, *found, *alone)
-    agreement, _ = ablated["agreement"]
+    assert numbers_of(ablated["judges"]["same"]) == numbers_of(ablated["judges"]["gt"])
+    agreement, *_ = ablated["agreement"]
     assert (agreement["variant"], agreement["correlation"]["pairs"]) == ("yolo", 2)
     assert "yolo with gt over 2 captioners: no correlation: it takes 3, and amplifications that differ" in done.stdout
     assert len({str(numbers_of(rows)) for rows in ablated["judges"].values()}) == 3
