@@ -123,16 +123,16 @@ def qualities(result: Result) -> Iterator[Drawing]:
             panels[0].set_ylabel(f"amplification by {rows[0].title}".replace(" (", "\n("))
             plots.legend(figure, panels[0], [row.captioner for row in rows], "outside upper left", ncols=2)
             title = f"{name_row(metric, judge)} against vocabulary and CIDEr"
-            note = f"{_note(rows)} {_NO_AMPLIFICATION}{' Dotted: least squares.' if len(rows) > 2 else ''}"
+            note = f"{_note(rows)} {_NO_AMPLIFICATION}{' Dotted: least squares.' if len(rows) > 3 else ''}"
             yield Drawing(f"{metric.name}-{judge}", title, _in_words(rows), note, figure)
 
 
 def _trend(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
-    """The least-squares line, of three captioners or more."""
+    """The least-squares line, of four captioners or more: through three points R squared says next to nothing."""
     from scipy import stats
 
     known = [(a, b) for a, b in zip(x, y, strict=True) if np.isfinite(a)]
-    if len(known) > 2 and np.ptp(x) > 0:
+    if len(known) > 3 and np.ptp(x) > 0:
         line = stats.linregress([a for a, _ in known], [b for _, b in known])
         ends = np.array([min(known)[0], max(known)[0]])
         axes.plot(ends, line.intercept + line.slope * ends, ":", color=plots.GREY)
