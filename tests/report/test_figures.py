@@ -194,8 +194,8 @@ def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: 
     named.figure.canvas.draw()
     beside = named.figure.axes[0]
     assert beside.yaxis.label.get_window_extent().height < beside.get_window_extent().height
-    # Two captioners have no trend.
-    (drawing,) = (found for section, found in drawings(result_of(*rows[:2], quality=qualities)) if section == "quality")
+    # Three captioners have no trend.
+    (drawing,) = (found for section, found in drawings(result_of(*rows[:3], quality=qualities)) if section == "quality")
     assert [axes.get_title() for axes in drawing.figure.axes] == ["", ""]
 
 
