@@ -15,6 +15,7 @@ import yaml
 from containers import write_shards
 from detector_samples import tiny_huggingface, tiny_onnx, tiny_yolo
 from helpers import done_well, read_json, read_rows, save_captioner, settings_of
+from transformers import BitImageProcessor, Dinov2Config, Dinov2Model
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
@@ -23,7 +24,18 @@ from judge.config import make_config
 
 ROOT = Path(__file__).parents[1]
 CAPTIONERS = {"nic_plus": Captioner(stereotype=0.2), "nic_equalizer": Captioner(stereotype=0.6)}
+
+
+def _vision_encoder(folder: Path) -> Path:
+    sizes: Any = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 8}
+    Dinov2Model(Dinov2Config(**sizes, image_size=32)).save_pretrained(folder)
+    side: Any = {"height": 32, "width": 32}
+    BitImageProcessor(size={"shortest_edge": 32}, crop_size=side).save_pretrained(folder)
+    return folder
+
+
 HUB = {
+    "facebook/dinov2-base": _vision_encoder,
     "facebook/mask2former-swin-tiny-coco-instance": partial(tiny_huggingface, family="mask2former"),
     "Roboflow/rf-detr-seg-medium": partial(tiny_huggingface, family="rf-detr-seg"),
     "PekingU/rtdetr_r50vd": partial(tiny_huggingface, family="rt-detr"),
@@ -223,6 +235,7 @@ FILES: dict[str, Maker] = {
     **dict.fromkeys(("nic_equalizer.json", "mine.json"), _captions("nic_equalizer")),
     **dict.fromkeys(("photos", "val2017", "runs/demo/world/images"), _images),
     **dict.fromkeys(("instances.json", "instances_val2017.json", "objects.json"), _instances),
+    **dict.fromkeys(("results.json", "sam.json"), _instances),
     "gender.csv": GENDERED,
     "labels.csv": _labels(image_id=_number, gender=_gender, skin=_cycle("light", "light", "dark")),
     "scenes.csv": _labels(image_id=_number, gender=_gender, scene=lambda image, gender: f"scene {image // 2}"),

@@ -141,12 +141,16 @@ def run(words: list[str], files: BlockFiles, folder: Path) -> None:
     """Run a command after the files that it names are made; it must succeed, and write what it says it writes."""
     words = [part for word in words for part in (EARLIER if word == "..." else [word])]
     for word in words:
-        for one in {word, word.rpartition("=")[2]}:
+        for one in {word, *(part.rpartition("=")[2] for part in word.split(","))}:
             files.make(one, words, folder)
     launched = next((place for place, word in enumerate(words) if word.startswith("scripts/")), 0)
     own = [Path(words[launched]).stem, *words[launched + 1 :]] if launched else words[1:]
     given = parse(own)
+    # A checkpoint of transformers has weights of its own.
+    whole = str(given.get("backbone")).startswith("hf:")
     for name, value in SMALL.items():
+        if name == "backbone_weights" and whole:
+            continue
         if name in given and given[name] in (None, (), [], {}):
             own += ["--" + name.replace("_", "-"), *([str(value)] if value is not True else [])]
     if launched:

@@ -17,6 +17,7 @@ from judge.metrics import METRICS
 from judge.report.detail_tables import class_score_table, class_table
 from judge.report.notes import footnotes
 from judge.report.sections import print_result
+from judge.report.tables import void_last
 from judge.report.warnings import warnings
 from judge.statistics.summary import summarise
 from judge.types import Doubt
@@ -56,7 +57,10 @@ def test_a_table_and_few_lines(
     # The first warning is there, however many there are: these intervals are too narrow.
     assert "NOTE: Intervals marked * ('these judges') leave out training noise" in text
     marks = [line.split("]")[1][0] for line in lines[2 : lines.index("")] if "]" in line]
-    assert marks == ["*", "*", "*", "*", " "] * 2  # BA trains no judge.
+    # BA trains no judge, and void rows show no interval.
+    rows = [row.summary.metric.name for row in void_last(result) if not row.void]
+    assert len(rows) < len(result.summaries)
+    assert marks == [" " if name == "ba" else "*" for name in rows]
     # Notes are whole, and the last line is the command that shows the others.
     printed, found = [f"NOTE: {note}" in text for note in warnings(result)], warnings(result)
     assert 1 < sum(printed) < len(found)
