@@ -150,7 +150,7 @@ class VectorViews:
         def exact(answer: int) -> FloatArray:
             if not self.sums:
                 what = "its encoder does not pool places by a mean, so that its log-odds are no sum over places"
-                mend = f"choose {' or '.join(BY_GRADIENTS)}, or leave it out"
+                mend = f"choose {' or '.join(self.methods)}, or leave it out"
                 raise JudgeError(what, where="--methods exact", mend=mend)
             total, maps, slope = gradient(answer)
             added = self._cells(slope.double() * maps.double()).sum(dim=0)
@@ -171,7 +171,7 @@ class VectorViews:
 
     @torch.no_grad()
     def _sums(self, encoder: TimmBackbone | RandomPatches) -> bool:
-        """Whether pooled features are a sum over places: the encoder pools random maps, their sum, and nothing."""
+        """True if pooled features are a sum over places: pooling then adds up for random maps."""
 
         def pool(maps: Tensor) -> Tensor:
             return encoder.pool(maps).double().mean(dim=1)
@@ -180,7 +180,8 @@ class VectorViews:
         first, second = torch.randn(2, *like.shape, generator=torch.Generator().manual_seed(0)).to(like)
         nothing = pool(torch.zeros_like(first))
         alike = torch.allclose(pool(first + second) + nothing, pool(first) + pool(second), rtol=1e-3, atol=1e-4)
-        self._cells(first).zero_()  # A view of it: what is left are tokens of no place, such as [CLS].
+        # The cells are a view of the map. The tokens that are left, such as [CLS], belong to no place.
+        self._cells(first).zero_()
         return alike and torch.allclose(pool(first), nothing, rtol=1e-3, atol=1e-4)
 
     def _cells(self, maps: Tensor) -> Tensor:
@@ -194,7 +195,7 @@ class VectorViews:
         return places.view(-1, side, side)
 
     def _placed(self, image: tuple[int, int], grid: tuple[int, int]) -> Placement:
-        """Where the cells of a grid are in an image."""
+        """The placement of the cells of a grid [g, k] in an image [H, W]."""
         assert self.mapped is not None
         size, margin = self.mapped.size, self.mapped.margin
         rows, columns = (

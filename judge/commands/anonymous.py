@@ -102,7 +102,7 @@ def _choose_lexicon(config: AnonymousConfig) -> Lexicon:
 
 
 def _read(config: AnonymousConfig) -> tuple[list[Captions], list[str]]:
-    """Captions of the benchmark's images, and notes on what is not counted."""
+    """Read the captions of the benchmark's images. The notes name captions and images that do not count."""
     options = ReadOptions(config.split, columns=config.columns, several=config.several, where=config.where, alone=True)
     known = known_images(config.images, None).keys() if config.images else None
     captioners, notes = list[Captions](), list[str]()
@@ -139,7 +139,7 @@ def naming_table(found: Anonymous) -> Table[tuple[Any, ...]]:
         balance = [part for name in balanced for part in (row.balance[name].value, row.balance[name].interval)]
         of, shares = row.share, [*(row.classes[name].value for name in classes), row.several.value]
         rows.append((row.captioner, of.images, of.captions, of.value, of.interval, *shares, *balance))
-    note = f"Shares of captions. '{classes[0]} of one': of the captions that name exactly one class."
+    note = f"Shares of captions. '{classes[0]} of one' is a share of the captions that name exactly one class."
     words = f"By the words of the lexicon {found.lexicon}: a class that other words tell is not found."
     return table_of(["captioner"], numbers, rows, f"Captions that name {found.attribute}", (note, words, *found.notes))
 

@@ -15,6 +15,7 @@ from judge.report.directory import difference_row, line_row
 from judge.report.gate import GATE, junit, read_change
 from judge.report.notes import pair_notes
 from judge.report.render import markdown, open_console, print_table, print_text
+from judge.report.sections import plain
 from judge.report.several_runs import name_apart, put_together, read_runs
 from judge.report.tables import difference_table, lines_of
 from judge.statistics.comparisons import Difference, Pair, differences
@@ -93,7 +94,8 @@ def command(
 def _print(found: Sequence[Difference], lines: Sequence[str], kind: Literal["table", "md"]) -> None:
     """Print the table of differences, and lines below it."""
     if kind == "md":
-        typer.echo("\n".join([markdown(difference_table(found, verbose=False)), *(f"- {line}" for line in lines)]))
+        typer.echo(markdown(difference_table(found, verbose=False)))
+        typer.echo("\n".join(f"- {plain(line)}" for line in lines))
         return
     print_table(difference_table(found), console := open_console())
     console.print()

@@ -100,7 +100,7 @@ def _finders(parts: list[str]) -> tuple[str, ...]:
     found = [part if split_name(part)[0] else lower_names([part])[0] for part in names(parts)]
     own = [name for part in found if (name := split_name(part)[0])]
     for name in own:
-        if name in DETECTORS or own.count(name) > 1:
+        if name in (*DETECTORS, *plugins("detectors")) or own.count(name) > 1:
             raise ValueError(f"'{name}' is the name of another detector: choose a name for what was found")
     return tuple(dict.fromkeys(found))
 

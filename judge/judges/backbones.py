@@ -57,7 +57,7 @@ class TimmBackbone(nn.Module):
         return prepared(pixels, self.size, self.mean, self.std)
 
     def maps(self, images: Tensor) -> Tensor:
-        """What a pooled network pools of images [B, 3, S, S]: [B, D, g, k], [B, g, k, D] or, with tokens, [B, T, D]."""
+        """[B, 3, S, S] -> the map that :meth:`pool` pools: [B, D, g, k], [B, g, k, D] or, with tokens, [B, T, D]."""
         found: Tensor = self.network.forward_features(images)
         return found
 

@@ -10,20 +10,14 @@ from judge.errors import JudgeError, printable
 from judge.measure import Result
 from judge.metrics import find_metric, spell_out
 from judge.report.table import SIGNED, write
-from judge.report.tables import Line, lines_of
+from judge.report.tables import lines_of
 from judge.statistics.comparisons import NO_VERDICT, Difference
 from judge.types import Interval
 
 GATE = 3  # The exit code of a run that meets a condition.
 _FORM = re.compile(r"([^<>]+?)(?:\.(value|excess|p))?\s*([<>])\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)", re.ASCII)
-# What a condition names after the metric, or else its sign -> the number of a row: in words, and where it is.
-_NUMBERS: dict[str, tuple[str, Callable[[Line], float | None]]] = {
-    "value": ("value", lambda row: row.summary.value),
-    "excess": ("excess over chance", lambda row: row.summary.amplification),
-    "p": ("p", lambda row: row.summary.p_value),
-    ">": ("lower bound", lambda row: row.summary.interval.low if row.summary.interval else None),
-    "<": ("upper bound", lambda row: row.summary.interval.high if row.summary.interval else None),
-}
+# What a condition names after the metric, or else its sign -> the number that it is about, in words.
+_NUMBERS = {"value": "value", "excess": "excess over chance", "p": "p", ">": "lower bound", "<": "upper bound"}
 
 
 class Check(NamedTuple):
@@ -48,14 +42,26 @@ class _Condition(NamedTuple):
     sign: str
     limit: float
 
-    def check(self, subject: str, value: float | None, because: str | None, values: str) -> Check:
-        """Check the number of a row; ``because``: why a check of the run voids the row, None where none does."""
-        what = _NUMBERS[self.number][0]
+    def check(
+        self,
+        subject: str,
+        values: tuple[float | None, float | None, float | None],
+        interval: Interval | None,
+        because: str | None,
+        shown: str,
+    ) -> Check:
+        """Check a row.
+
+        ``values``: its value, excess over chance and p; ``because``: why a check of the run voids it, None where none
+        does; ``shown``: its values as text.
+        """
+        bounds = (interval.low, interval.high) if interval else (None, None)
+        value, what = dict(zip(_NUMBERS, (*values, *bounds), strict=True))[self.number], _NUMBERS[self.number]
         if because is not None or value is None or math.isnan(value):
             why = f"there is no {what}" if because is None else f"{NO_VERDICT}: {because}"
             return Check(self.where, subject, f"cannot be checked, {why}")
         met = value > self.limit if self.sign == ">" else value < self.limit
-        return Check(self.where, subject, f"the {what} is {value:.4g} ({values})" if met else "")
+        return Check(self.where, subject, f"the {what} is {value:.4g} ({shown})" if met else "")
 
 
 def _read(text: str, metrics: Sequence[str]) -> _Condition:
@@ -90,10 +96,10 @@ def read_condition(text: str, metrics: Sequence[str]) -> Callable[[Result], Iter
     def met(result: Result) -> Iterator[str]:
         for row in (row for row in lines_of(result) if row.summary.metric.name in condition.rows):
             line, because = row.summary, row.conclusion.because if row.void else None
-            values = " ".join(write(part, SIGNED) for part in (line.amplification, line.interval))
-            values = f"excess over chance {values}" if line.metric.counted else values
-            value = _NUMBERS[condition.number][1](row)
-            check = condition.check(f"{line.captioner}, {line.title}", value, because, values)
+            shown = " ".join(write(part, SIGNED) for part in (line.amplification, line.interval))
+            shown = f"excess over chance {shown}" if line.metric.counted else shown
+            values = line.value, line.amplification, line.p_value
+            check = condition.check(f"{line.captioner}, {line.title}", values, line.interval, because, shown)
             if check.failure:
                 yield check.line
 
@@ -118,11 +124,9 @@ def read_change(text: str, metrics: Sequence[str]) -> Callable[[Sequence[Differe
             yield Check(condition.where, " and ".join(condition.rows), "cannot be checked, no two captioners compare")
         for row in mine:
             interval = row.interval and Interval(-row.interval.high, -row.interval.low, row.interval.level)
-            bounds = {">": interval.low, "<": interval.high} if interval else {}
-            numbers: dict[str, float | None] = {"value": -row.value, "p": row.p_holm, **bounds}
-            values = " ".join(write(part, SIGNED) for part in (-row.value, interval))
+            shown = " ".join(write(part, SIGNED) for part in (-row.value, interval))
             subject = f"{row.second} - {row.first}, {row.title}"
-            yield condition.check(subject, numbers.get(condition.number), row.because or None, values)
+            yield condition.check(subject, (-row.value, None, row.p_holm), interval, row.because or None, shown)
 
     return checks
 

@@ -14,6 +14,7 @@ from oracle import amplification
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
+from judge.report.sections import plain
 
 KNOBS = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--chance", "0", "--metrics", "lic,ba"]
@@ -68,7 +69,7 @@ def test_a_later_run_that_amplifies_more_fails(runs: dict[str, Path], tmp_path: 
     found = f"much - none, LIC (linear): the lower bound is {low:.4g} ({change:+.3f} [{low:+.3f}, {high:+.3f}])"
     assert done.exit_code == 3
     assert done.stderr.splitlines()[-1] == f"judge: --fail-if 'lic > 0': {found}"
-    assert f"- --fail-if 'lic > 0': {found}" in done.stdout
+    assert "- " + plain(f"--fail-if 'lic > 0': {found}") in done.stdout
     assert "| LIC (linear) | none - much |" in done.stdout
     suite = ElementTree.parse(xml).getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")

@@ -212,6 +212,8 @@ def test_a_row_at_chance_is_last_pale_and_without_an_interval() -> None:
     sides = {column.heading: of for column, of in result_table(result, sides=True).shown()}
     assert (sides["95% interval"], sides["p"]) == (["[+0.100, +0.500]", "-", "-"], ["0.001", "-", "-"])
     assert [*map(table.quiet, table.rows)] == [False, True, True]
+    # Human captions cancel in the difference of two such rows.
+    assert result.cancels == {row.key for row in result.summaries if row.captioner != "b"}
     (drawing,) = (drawing for _, drawing in drawings(result) if drawing.name == "forest-lic")
     axes = drawing.figure.axes[0]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["b", "a", "c"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
-from helpers import done_well, refusal
+from helpers import done_well, read_json, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
@@ -102,6 +102,9 @@ def test_the_page_is_whole_and_small(run: Path) -> None:
     assert text.count("<script>") == 1
     links = re.findall(r"""(?:src|href|action)=["']?([^\s"'>]+)""", text)
     assert all(link.startswith(("#", "data:image/svg+xml;base64,")) for link in links if "hurt" not in link)
+    # Rows without a verdict are grey, in the short table and in the one with all columns.
+    void = sum(row["verdict"] == "no verdict" for row in read_json(run / "metrics.json")["results"])
+    assert 0 < text.count('<tr class="quiet">') == 2 * void
     assert {"forest-lic.svg", "forest-lic.png", "sides-lic.svg"} < {path.name for path in (run / "figures").iterdir()}
 
 
