@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from judge.commands.callback import AmplificationCallback
     from judge.commands.evaluate import evaluate
     from judge.corpus import Corpus
     from judge.errors import JudgeError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from judge.training.scorer import Judge
 
 _HOMES = {
+    "judge.commands.callback": ("AmplificationCallback",),
     "judge.commands.evaluate": ("evaluate",),
     "judge.corpus": ("Corpus",),
     "judge.errors": ("JudgeError",),
@@ -47,8 +49,9 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
-    "METRICS", "Corpus", "Judge", "JudgeError", "Lexicon", "Metric", "Result", "ba_mals", "dba", "dbac", "dpa", "dpac",
-    "error", "evaluate", "imagecaptioner2", "leakage", "lic", "load_lexicon", "multi", "ratio", "theils_u",
+    "METRICS", "AmplificationCallback", "Corpus", "Judge", "JudgeError", "Lexicon", "Metric", "Result", "ba_mals",
+    "dba", "dbac", "dpa", "dpac", "error", "evaluate", "imagecaptioner2", "leakage", "lic", "load_lexicon", "multi",
+    "ratio", "theils_u",
 ]  # fmt: skip
 
 

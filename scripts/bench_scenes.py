@@ -131,12 +131,13 @@ def main(  # noqa: PLR0913, PLR0917 - options
     size: int = QUICK["image_size"],
     epochs: int = QUICK["epochs"],
     folds: int = 5,
+    refits: Annotated[int, typer.Option(help="refits of judges that are solved, not trained; 0: intervals of images alone")] = 0,
     figure: Annotated[Path | None, typer.Option(help="PNG file of the response curves")] = None,
 ) -> None:
     """Measure all trials, and print the tables."""
     settings = {**QUICK, "human": Path("drawn scenes"), "backbone": backbone, "image_size": size, "epochs": epochs}
     settings |= {"weights": [*filter(None, weights.split(","))], "folds": folds}
-    settings |= {"refits": 0, "chance": 0}
+    settings |= {"refits": refits, "chance": 0}
     design = Design(changes.split(","), [float(dose) for dose in doses.split(",")], draws, nulls, scenes)
     judges = list(product(metrics.split(","), judge.split(","), detectors.split(",")))
     rows = pd.DataFrame(measure(design, judges, settings))

@@ -42,6 +42,7 @@ from judge.utils.parallel import choose_device, in_order
 
 if TYPE_CHECKING:
     from judge.captioning.checkpoints import CheckpointWriter
+    from judge.judges.hf_models import Captioner
 
     Writer = CheckpointWriter | EndpointWriter
 
@@ -103,7 +104,7 @@ class _Store:
 
 
 def caption_images(
-    model: str,
+    model: str | Captioner,
     images: MaskedImages,
     how: Writing,
     *,
@@ -118,7 +119,7 @@ def caption_images(
     number of processes, but for those that a killed run has captioned, which are not captioned again.
 
     Args:
-        model: folder of a checkpoint, or its name on the hub; a server's name of its model.
+        model: folder of a checkpoint, or its name on the hub; a server's name of its model; or a captioner in memory.
         images: as the captioner gets them; the same in every process.
         how: settings of the writing.
         device: cpu, cuda, cuda:1; "auto" for all GPUs together; None for a GPU if there is one, in a launch the
@@ -171,12 +172,18 @@ def caption_images(
     return Captioned(in_order_of_images, errors, sum(part.cut for part in parts), notes)
 
 
-def _make_writer(model: str, how: Writing, device: str | None, endpoint: str | None) -> tuple[Writer, tuple[Any, ...]]:
+def _make_writer(
+    model: str | Captioner, how: Writing, device: str | None, endpoint: str | None
+) -> tuple[Writer, tuple[Any, ...]]:
     """Make the writer; also return what decides its captions, apart from its model's name, settings and images."""
+    from judge.captioning.checkpoints import CheckpointWriter, load_writer
+
+    if not isinstance(model, str):  # Its owner decides its device, and how deterministic it is.
+        with raise_together():
+            return CheckpointWriter(model, how), ()
     if endpoint:
         with raise_together():
             return EndpointWriter(endpoint, model, how), (endpoint,)
-    from judge.captioning.checkpoints import load_writer
 
     accelerator = make_accelerator() if launched() else None
     make_deterministic()

@@ -48,7 +48,7 @@ from judge.report.result import Result, result_of
 from judge.report.sections import print_result
 from judge.text.alignment import UNKNOWN
 from judge.text.combined import AND
-from judge.text.lexicon import Lexicon
+from judge.text.lexicon import Lexicon, spell
 from judge.training.launch import in_main_process
 from judge.training.scorer import find_saved
 from judge.types import Captions, Doubt, Progress
@@ -96,6 +96,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     given: str | Sequence[str] | None = None,
     metrics: str | Sequence[str] | None = None,
     judge: str | Sequence[str] | None = None,
+    lexicon: PathLike | Lexicon | Mapping[str, Any] | None = None,
     protocol: Protocol | None = None,
     seeds: int | None = None,
     refits: int | None = None,
@@ -125,6 +126,8 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
         given: what conditional leakage knows of each image: "people" (by default), "objects", "image", or several.
         metrics: names of metrics, by default conditional leakage and LIC.
         judge: names of judges, by default "words+embedding".
+        lexicon: the words to hide: a name, a file, {class: [words]} or a :class:`judge.Lexicon`; for several
+            attributes {attribute: one of these}.
         protocol: "crossfit" or "paper".
         seeds: repetitions.
         refits: refits of each judge for tests and intervals.
@@ -144,20 +147,26 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     """
     named = locals()
     settings |= {name: named[name] for name in RunConfig.model_fields.keys() & named if named[name] is not None}
-    words = settings.get("lexicon")
-    if isinstance(words, Lexicon) or (
-        isinstance(words, Mapping) and not all(isinstance(of, str) for of in words.values())
-    ):
-        mend = "write them into a .yaml file, under 'classes:', and give its path: lexicon='mine.yaml'"
-        raise JudgeError("words in memory are not read", where="lexicon", mend=mend)
     if settings.keys() & {"fail_if", "format"}:
         raise JudgeError("'fail_if' and 'format' are of the command alone", mend="use the result that is returned")
     if corpus is None and _in_memory(human, captions, labels, attribute or "gender"):
         read = {name: settings.pop(name, None) for name in ("human", "captions", "labels", "objects")}
+        if models:  # The captions that they will write may be the only ones.
+            read["captions"] = read["captions"] or {}
         corpus = Corpus.read(**read, attribute=None if labels is None else attribute)
     if corpus is not None:
         settings = _with_sources(corpus, settings)
+    if "lexicon" in settings:
+        names = settings.get("attribute", "gender")
+        settings["lexicon"] = _spelled(settings["lexicon"], [names] if isinstance(names, str) else names)
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
+
+
+def _spelled(lexicon: Any, names: Sequence[str]) -> Any:
+    """The setting ``lexicon`` with words in memory as text; ``names``: the attributes."""
+    if isinstance(lexicon, Mapping) and {*lexicon} <= {*names}:
+        return {name: _spelled(of, [name]) for name, of in lexicon.items()}
+    return spell(lexicon, AND.join(names)) if isinstance(lexicon, Lexicon | Mapping) else str(lexicon)
 
 
 def _in_memory(human: Any, captions: Any, labels: Any, attribute: str | Sequence[str]) -> bool:

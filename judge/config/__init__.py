@@ -5,6 +5,7 @@ Each option is declared once, as a field of a part: :mod:`judge.config.inputs` (
 (:mod:`judge.metrics.options`), or in the settings of the only command that has it.
 """
 
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -57,7 +58,8 @@ class Settings(BaseModel):
             for entry in several if isinstance(several, Iterable) and not isinstance(several, str) else [value]:
                 if isinstance(entry, Path) and name != "out":
                     found.append(entry)
-                elif shown(type(self), name)["file"] and entry and Path(entry).exists():
+                # (Path.exists raises where a text is too long for a name, as words in memory are.)
+                elif shown(type(self), name)["file"] and entry and os.path.exists(entry):  # noqa: PTH110
                     found.append(Path(entry))
         return found
 

@@ -3,6 +3,7 @@
 Only code of transformers itself runs: ``trust_remote_code`` is always False, and weights are safetensors.
 """
 
+import copy
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -166,7 +167,25 @@ def load_captioner(
                 raise
             what = f"'{attention}' cannot be used ({first_line(cause)})"
             raise JudgeError(what, where="--attn-implementation", mend="leave it out, or choose eager") from cause
-        tokenizer, images, processor = load_processors(name, where)
+        return _wrapped(reference, model, *load_processors(name, where))
+
+
+def wrap_captioner(model: Any, processor: Any) -> Captioner:
+    """A captioner in memory, e.g. one in training; its processor is copied, the model is not.
+
+    Raises:
+        JudgeError: ``processor`` has no tokenizer or no image processor.
+    """
+    tokenizer, images = (getattr(processor, part, None) for part in ("tokenizer", "image_processor"))
+    if tokenizer is None or images is None:
+        mend = "give the processor of text and images, as AutoProcessor loads it"
+        raise JudgeError("has no tokenizer or no image processor", where="processor", mend=mend)
+    own = copy.deepcopy(processor)
+    return _wrapped("in memory", model, own.tokenizer, own.image_processor, own)
+
+
+def _wrapped(reference: str, model: Any, tokenizer: Any, images: Any, processor: Any) -> Captioner:
+    """The parts as this package needs them: padded on the right, and with a token for padding."""
     tokenizer.padding_side = "right"
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token

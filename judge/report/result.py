@@ -12,14 +12,17 @@ import pandas as pd
 
 from judge import measure
 from judge.errors import JudgeError, nearest
+from judge.report.detail_tables import class_score_table
 from judge.report.directory import RunDirectory
 from judge.report.figures import forests
+from judge.report.notes import footnotes
 from judge.report.page import make_page
 from judge.report.plots import style
 from judge.report.saved_run import read_run
 from judge.report.sections import latex_report
 from judge.report.tables import result_table
 from judge.report.verdicts import verdicts
+from judge.report.warnings import warnings
 from judge.utils.outputs import OutputFile
 
 if TYPE_CHECKING:
@@ -40,6 +43,20 @@ class Result(measure.Result):
 
     # Named here, so that the page of the Python interface shows it.
     table = measure.Result.table
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences that a reader of the numbers must know: warnings first, then how the numbers were made."""
+        return [*map(str, warnings(self)), *footnotes(self)]
+
+    def by_class(self) -> pd.DataFrame:
+        """Mean scores of the captions of each class, fractions, without intervals.
+
+        The columns are captioner, metric (judge), class, images, human, generated and difference (generated - human).
+        Only metrics whose judges guess the attribute from all captions have rows.
+        """
+        found = class_score_table(self)
+        return pd.DataFrame(found.rows, columns=[column.heading for column in found.columns])
 
     @classmethod
     def load(cls, folder: str | Path) -> Result:
@@ -98,11 +115,18 @@ class Result(measure.Result):
         """All tables as LaTeX (booktabs), with notes as comments; as ``judge report --format latex``."""
         return latex_report(self)
 
+    def __str__(self) -> str:
+        """The verdicts and the table of the terminal."""
+        said = "\n".join(f"{head}: {line}" for head, line in verdicts(self))
+        return f"{said}\n\n{self._shown().to_string(index=False)}"
+
     def _repr_html_(self) -> str:
         """The verdicts and the table of the terminal, for notebooks."""
         said = "".join(f"<li><b>{escape(head)}</b>: {escape(line)}</li>" for head, line in verdicts(self))
-        table = pd.DataFrame({column.heading: cells for column, cells in result_table(self).shown()})
-        return f"<ul>{said}</ul>{table.to_html(index=False)}"
+        return f"<ul>{said}</ul>{self._shown().to_html(index=False)}"
+
+    def _shown(self) -> pd.DataFrame:
+        return pd.DataFrame({column.heading: cells for column, cells in result_table(self).shown()})
 
 
 def result_of(found: measure.Result, settings: str, pictures: Mapping[str, bytes]) -> Result:

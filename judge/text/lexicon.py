@@ -1,5 +1,6 @@
 """Attribute classes and the words that reveal them, and hiding these words."""
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -157,7 +158,7 @@ def _shipped() -> list[str]:
 
 
 def load_lexicon(name_or_path: str) -> Lexicon:
-    """A lexicon of this package, or of another, by its name ("gender"); or a YAML file of the user's.
+    """A lexicon of this package, or of another, by its name ("gender"); a YAML file of the user's; or its text.
 
         >>> list(load_lexicon("age").classes)
         ['child', 'adult', 'old']
@@ -169,6 +170,25 @@ def load_lexicon(name_or_path: str) -> Lexicon:
         JudgeError: no such lexicon; not YAML; wrong shape; one word in two classes; lexicons that extend each other.
     """
     return _load(name_or_path) if Path(name_or_path).suffix in _SUFFIXES else _load_shipped(name_or_path)
+
+
+def spell(words: Lexicon | Mapping[str, Collection[str]], name: str) -> str:
+    """Words in memory as :func:`load_lexicon` reads them: the text of a lexicon file, as JSON.
+
+        >>> list(load_lexicon(spell({"child": ["boy", "girl"], "adult": ["man", "woman"]}, "who")).classes)
+        ['child', 'adult']
+
+    Args:
+        words: a lexicon, or class -> its words.
+        name: of the attribute, for words that have none.
+    """
+    if not isinstance(words, Lexicon):
+        classes = {key: [of] if isinstance(of, str) else [*of] for key, of in words.items()}
+        return json.dumps({"name": name, "classes": classes}, ensure_ascii=False, default=str)
+    lists = {"classes": words.classes, "spellings": words.spellings}
+    found = {part: {key: sorted(of) for key, of in lists[part].items()} for part in lists}
+    found |= {part: getattr(words, part) for part in ("name", "token", "counterparts", "language", "wider")}
+    return json.dumps(found | {"hidden_only": sorted(words.hidden_only)}, ensure_ascii=False)
 
 
 @cache
@@ -183,7 +203,9 @@ def _load(name_or_path: str, within: tuple[str, ...] = ()) -> Lexicon:
         what = f"lexicons extend each other ({' by '.join([name_or_path, *reversed(within)])})"
         raise JudgeError(what, where=within[-1], mend="take 'extends' out of one of them")
     path, shipped, owner = Path(name_or_path), _shipped(), origin("lexicons", name_or_path)
-    if path.suffix in _SUFFIXES:
+    if name_or_path.startswith("{"):
+        text, where = name_or_path, "words in memory"
+    elif path.suffix in _SUFFIXES:
         text, where = read_small_text(path), str(path)
     elif plugin := load_plugin("lexicons", name_or_path, Path, shipped):
         text, where = read_small_text(plugin), f"lexicon '{name_or_path}' of {owner}"

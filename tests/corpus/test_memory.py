@@ -12,6 +12,7 @@ import datasets
 import pandas as pd
 import pyarrow as pa
 import pytest
+import yaml
 from helpers import fault_of
 
 from judge import Corpus, JudgeError, Result, evaluate
@@ -283,3 +284,31 @@ def test_a_result_shows_itself(from_files: Result) -> None:
     assert line.get_xdata()[0] == pytest.approx(row["amplification"])
     with pytest.raises(JudgeError, match=r"no value of metric 'lik'.*lic"):
         from_files.plot("lik")
+
+
+def test_words_in_memory_are_hidden(inputs: dict[str, dict[str, Any]], from_files: Result, tmp_path: Path) -> None:
+    """As a lexicon or as lists they are those of the shipped file; ``run.yaml`` holds them, and repeats the run."""
+    gender, out = load_lexicon("gender"), tmp_path / "run"
+    lists = {
+        name: sorted(words | (gender.hidden_only if name == "female" else {*()}))
+        for name, words in gender.classes.items()
+    }
+    given = {"human": inputs["human"], "captions": {"mine": inputs["mine"]}, "labels": inputs["labels"], **QUICK}
+    results = [evaluate(**given, lexicon=words) for words in (gender, {"gender": gender})]
+    results.append(evaluate(**given, lexicon=lists, out=out))
+    words = yaml.safe_load((out / "run.yaml").read_text(encoding="utf-8"))["lexicon"]
+    results.append(evaluate(**given, lexicon=words))
+    values = ["human", "generated", "amplification"]
+    assert all(result.table()[values].equals(from_files.table()[values]) for result in results)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"female": ["woman"], "male": ["woman"]}, "words in memory: 'woman' is in 'female' and in 'male'"),
+        ({"male": "man", "female": ""}, "is empty"),
+        ({"male": [1], "female": {"a": 2}}, "words in memory"),
+    ],
+)
+def test_words_in_memory_at_fault(words: Any, said: str) -> None:
+    assert said in fault_of(evaluate, human={"1": ["a man"]}, captions={"mine": {"1": "a man"}}, lexicon=words)

@@ -9,7 +9,9 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from helpers import publish
+from captioners import FAMILIES
+from helpers import fault_of, publish
+from PIL import Image
 from test_docs import ROOT, blocks
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
@@ -20,9 +22,11 @@ from transformers import (
     TrainingArguments,
 )
 
-from judge import Judge, JudgeError, evaluate
+from judge import AmplificationCallback, Judge, JudgeError, evaluate
 from judge.calibration.grammar import make_world, simulate
+from judge.calibration.scenes import write_images
 from judge.calibration.world import Captioner
+from judge.commands.callback import numbers_of
 from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
 
@@ -130,28 +134,74 @@ def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_callback_measures_each_epoch(tmp_path: Path) -> None:
-    """Its numbers are those of ``evaluate``."""
-    world = make_world(50, seed=4)
-    wrote: list[dict[str, tuple[str, ...]]] = []
+def test_a_callback_measures_each_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It logs what ``evaluate`` finds in captions by the saved checkpoint; training goes on as it does without it."""
+    world = make_world(40, seed=4)
+    write_images(world.scenes, tmp_path, size=32, seed=4)
+    (tmp_path / "images").rename(tmp_path / "val2017")
+    monkeypatch.chdir(tmp_path)
+    given: dict[str, Any] = {"human": world.human.by_image, "labels": world.labels.by_image}
+    weights = {}
+    for watched in (True, False):
+        torch.manual_seed(0)
+        model, processor = FAMILIES["git"]()
+        inputs = processor(text=["a dog", "a person"], images=[Image.new("RGB", (32, 32))] * 2, return_tensors="pt")
+        inputs["labels"] = inputs["input_ids"]
+        rows = datasets.Dataset.from_dict({name: of.tolist() for name, of in inputs.items()})
+        settings = TrainingArguments(str(tmp_path), num_train_epochs=2, report_to=[], use_cpu=True, save_strategy="no")
+        names: dict[str, Any] = {"model": model, "processor": processor, "settings": settings, "rows": rows, **given}
+        if watched:
+            found = run_block("AmplificationCallback(", names)
+            assert model.training
+        else:
+            Trainer(model=model, args=settings, train_dataset=rows, processing_class=processor).train()
+        weights[watched] = model.state_dict()
+    assert all(torch.equal(of, weights[False][name]) for name, of in weights[True].items())
+    for part in (model, processor):
+        part.save_pretrained("saved")
+    again = evaluate(models={"model": "saved"}, images="val2017", **given, metrics="conditional")
+    row = again.table(all=True).iloc[0]
+    results, history = found["watch"].results, found["trainer"].state.log_history
+    logged = [entry for entry in history if "amplification/conditional" in entry]
+    assert [*results] == [1.0, 2.0]
+    assert [entry["amplification/conditional"] for entry in logged] == [
+        of.table().iloc[0]["amplification"] for of in results.values()
+    ]
+    assert logged[1]["amplification/conditional"] == row["amplification"]
+    assert logged[1]["amplification/names_one"] == row["names_one"]
+    # An untrained captioner says the same of all images: its row is void, and has no interval.
+    assert row["verdict"] == "no verdict"
+    assert "amplification/conditional/low" not in logged[1]
 
-    def write_captions(model: GPT2LMHeadModel) -> dict[str, tuple[str, ...]]:
-        captioner = Captioner(stereotype=0.9 * bool(wrote))
-        wrote.append(dict(simulate(world, name="mine", captioner=captioner).by_image))
-        return wrote[-1]
 
-    given = {"human": world.human.by_image, "labels": world.labels.by_image}
-    names: dict[str, Any] = {"write_captions": write_captions, **given}
-    run_block("TrainerCallback", names)
-    model, tokenizer = tiny_writer()
-    ids = tokenizer(["a man riding", "a dog on the street"], padding=True)["input_ids"]
-    rows = datasets.Dataset.from_list([{"input_ids": row, "labels": row} for row in ids])
-    settings = TrainingArguments(str(tmp_path), num_train_epochs=2, report_to=[], use_cpu=True, save_strategy="no")
-    trainer = Trainer(model=model, args=settings, train_dataset=rows, callbacks=[names["Amplification"]()])
-    names["trainer"] = trainer
-    trainer.train()
-    logged = [row["lic"] for row in trainer.state.log_history if "lic" in row]
-    assert len(logged) == len(wrote) == 2
-    again = evaluate(captions={"mine": wrote[1]}, **given, metrics="lic", refits=0)
-    assert logged[1] == again.table().iloc[0]["amplification"]
-    assert logged[1] > logged[0] + 0.1
+def test_verdicts_are_logged_as_numbers() -> None:
+    world = make_world(200, seed=4)
+    captions = simulate(world, name="model", captioner=Captioner(stereotype=0.9)).by_image
+    how: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 4, "refits": 6, "workers": 1}
+    result = evaluate(human=world.human.by_image, captions={"model": captions}, labels=world.labels.by_image, **how)
+    (row,) = result.table().to_dict("records")
+    numbers = numbers_of(result)
+    assert row["verdict"] == "above human captions"
+    names = {"": "amplification", "/low": "low", "/high": "high"}
+    assert {name: numbers[f"amplification/lic{name}"] for name in names} == {
+        name: row[column] for name, column in names.items()
+    }
+    assert numbers["amplification/lic/verdict"] == 1
+
+
+def test_a_callback_refuses_what_it_cannot_measure(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    given: dict[str, Any] = {"human": {"1": "a man"}, "images": tmp_path / "images"}
+    assert fault_of(AmplificationCallback, print, **given | {"every": 0}) == (
+        "every: must be 1 or more, not 0. Give a number of epochs."
+    )
+    assert "holds no image" in fault_of(AmplificationCallback, print, **given)
+    Image.new("RGB", (8, 8)).save(tmp_path / "images" / "1.png")
+    callback = AmplificationCallback(print, **given)
+    assert "no file of any of the 1 images" in fault_of(
+        AmplificationCallback, print, **given | {"human": {"2": "a man"}}
+    )
+    assert fault_of(callback.measure, FAMILIES["git"]()[0]) == (
+        "processor: has no tokenizer or no image processor. "
+        "Give the processor of text and images, as AutoProcessor loads it."
+    )
