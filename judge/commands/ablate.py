@@ -3,8 +3,9 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args
@@ -149,7 +150,9 @@ def ablate_masks(
             | {"shift": row.shift and difference_row(row.shift)}
             for row in rows
         ]
-        _write(out, config, "masks.json", {"results": entries, "notes": ablations.variant_notes(results)})
+        found = {"results": entries, "notes": ablations.variant_notes(results)}
+        tables, lines = [ablations.mask_table(rows, results)], ablations.sensitivity_lines(rows)
+        _write(out, config, "masks.json", found, partial(ablations.files_of, tables, lines, results, config))
     return rows, results
 
 
@@ -222,7 +225,11 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
             "notes": ablations.variant_notes(results),
             "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
         }
-        _write(out, config, "detectors.json", entries)
+        tables = [ablations.detector_table(rows), *([ablations.detector_scores(results)] if results else [])]
+        lines = ablations.agreement_lines(agree, next(iter(results), ""))
+        _write(
+            out, config, "detectors.json", entries, lambda to: ablations.files_of(tables, lines, results, config, to)
+        )
     return DetectorAblation(rows, failures, results, agree)
 
 
@@ -261,13 +268,20 @@ def _named(progress: Progress | None, name: str) -> Progress | None:
     return progress and (lambda what, done, total: progress(f"{name}: {what}", done, total))
 
 
-def _write(out: OutputFolder, config: ScoredSettings, name: str, entries: Mapping[str, Any]) -> None:
-    """Write ``entries`` as JSON to the file ``name``, and the settings as ``ablate.yaml``."""
+def _write(
+    out: OutputFolder,
+    config: ScoredSettings,
+    name: str,
+    entries: Mapping[str, Any],
+    report: Callable[[Path], Mapping[str, str]],
+) -> None:
+    """Write ``entries`` as JSON to the file ``name``, the settings as ``ablate.yaml``, and the files of ``report``."""
     texts = {name: json.dumps(entries, indent=2, allow_nan=False) + "\n", "ablate.yaml": config.to_yaml()}
 
     def write() -> None:
         with out.writing():
-            for place, text in texts.items():
+            (out.partial / "figures").mkdir(exist_ok=True)
+            for place, text in {**texts, **report(out.partial / "figures")}.items():
                 (out.partial / place).write_text(text, encoding="utf-8")
             out.log("finished")
         out.publish()
@@ -355,7 +369,8 @@ def masks(config: AblateMasksConfig) -> None:
     """Vary what is hidden in the images, from captioners and from judges, and measure each time.
 
     Takes the settings file and the options of judge evaluate. A captioner given with --model captions the masked
-    images anew; for one given with --captions, only the judges see less. Leaves masks.json and ablate.yaml in --out.
+    images anew; for one given with --captions, only the judges see less. Leaves report.html, masks.json, tables.tex,
+    figures and ablate.yaml in --out.
     """
     with show_progress() as progress:
         found = ablate_masks(config, progress=progress)
@@ -369,7 +384,8 @@ def detectors(config: AblateDetectorsConfig) -> None:
     """Compare detectors with ground truth: what each finds of people and, with captions, what judges then measure.
 
     Takes the settings file and the options of judge evaluate; without --human, only detectors are compared. Leaves
-    detectors.json and ablate.yaml in --out. Exit code 1: some images could not be read.
+    report.html, detectors.json, tables.tex, figures and ablate.yaml in --out. Exit code 1: some images could not be
+    read.
     """
     with show_progress() as progress:
         found = ablate_detectors(config, progress=progress)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _NAME = "model"
 
 
-class AmplificationCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types here
+class AmplificationCallback(TrainerCallback):
     """Measures a captioner after every few epochs: it captions images, and its captions are compared with people's.
 
     The default metric, conditional leakage, leaves human captions as they are, so that values of all epochs have the

@@ -18,20 +18,23 @@ from judge.utils.files import resolved
 from judge.utils.outputs import OutputFile
 
 Format = Literal["html", "md", "latex", "card", "eval-results", "json"]
+Layout = Literal["rows", "paper"]
+_TABLES: dict[Format, Callable[..., str]] = {"md": markdown_report, "latex": latex_report}
 _TEXTS: dict[Format, Callable[[SavedRun], str]] = {
-    "md": lambda saved: markdown_report(saved.result),
-    "latex": lambda saved: latex_report(saved.result),
     "card": captioner_card,
     "eval-results": eval_results,
     "json": lambda saved: metrics_json(saved.result),
 }
 
 
-def command(
+def command(  # noqa: PLR0913, PLR0917 - options
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of finished runs, one or more")],
     kind: Annotated[
         Format, typer.Option("--format", help="a page, tables, a model card's section or .eval_results, JSON")
     ] = "html",
+    layout: Annotated[
+        Layout, typer.Option(help="of md and latex; paper: a row per captioner, a column per metric, best in bold")
+    ] = "rows",
     out: Annotated[
         Path | None,
         typer.Option(help="file to write \\[default: RUN/report.html of one run; other formats: standard output]"),
@@ -52,6 +55,8 @@ def command(
     """
     if kind != "html" and (no_examples or no_images or show_ids):
         raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
+    if layout != "rows" and kind not in _TABLES:
+        raise JudgeError("tables to paste alone have a layout", where="--layout", mend="add --format md or latex")
     if kind == "html" and out is None:
         if len(runs) > 1:
             what, mend = "several runs have no page of their own", "name a file with --out"
@@ -67,15 +72,17 @@ def command(
         if of_run and output.path.exists() and output.path.suffix != ".html":
             raise JudgeError("is a file of the run, which is read", where=output.where, mend="name another file")
     saved = join_runs(read_runs(runs))
+    text = ""
+    if kind != "html":
+        write = _TEXTS.get(kind) or (lambda saved: _TABLES[kind](saved.result, paper=layout == "paper"))
+        text = write(saved)
     if output is None:
-        typer.echo(_TEXTS[kind](saved), nl=False)
+        typer.echo(text, nl=False)
         return
     with output.working():
         if kind == "html":
             settings = saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts]
             pictures = {} if no_images else saved.pictures
             text = make_page(saved.result, settings, pictures, examples=not no_examples, names=show_ids)
-        else:
-            text = _TEXTS[kind](saved)
         output.write(text.encode())
     say(f"The report is in {output.path}")

@@ -238,7 +238,10 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
         panel="Statistics", gt=0, lt=1,
     )  # fmt: skip
     quality: bool = option(
-        False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (Java), CHAIR (--objects)", panel="Metrics"
+        False,
+        "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (Java), CHAIR (--objects)",
+        panel="Metrics",
+        essential=True,
     )
     quality_scores: dict[str, Path] = option(
         {}, "scores of a captioner image by image that another tool computed (CLIPScore, SPICE), for --quality",
@@ -248,6 +251,7 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
         "",
         "captioner that the others are compared with, in place of all pairs: for a mitigation, what it mitigates",
         panel="Metrics",
+        essential=True,
     )
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
     out: Path | None = option(None, values.RESULTS, "runs/evaluate", essential=True)

@@ -60,6 +60,22 @@ class QualityScore:
     p_value: float | None = None
 
 
+def change(after: QualityScore, before: QualityScore) -> tuple[float, float] | None:
+    """How much higher a score of one captioner is than another's, and its p; None where one has no interval.
+
+    Standard errors are those that the intervals imply, and are taken as independent. Captioners do well on the same
+    images, so that p is larger than a test on pairs would give (on the safe side).
+    """
+    from scipy import stats
+
+    if after.interval is None or before.interval is None:
+        return None
+    ends = (of.interval for of in (after, before))
+    errors = [(of.high - of.low) / 2 / stats.norm.isf((1 - of.level) / 2) for of in ends if of]
+    value, error = after.value - before.value, math.hypot(*errors)
+    return value, float(2 * stats.norm.sf(abs(value) / error)) if error else float(value == 0)
+
+
 class _Draws(NamedTuple):
     """Resamples of images; every key has its own generator.
 
@@ -124,9 +140,13 @@ class Quality:
     further: int
     unscored: int
 
+    def row(self, score: str, group: str = "all") -> QualityScore | None:
+        """A score of all images, or of one class; None where it was skipped."""
+        return next((row for row in self.groups if (row.score, row.group) == (score, group)), None)
+
     def value(self, score: str, group: str = "all") -> float:
-        """A score of all images, or of one class; NaN where it was skipped."""
-        return next((row.value for row in self.groups if (row.score, row.group) == (score, group)), math.nan)
+        """The value of :meth:`row`; NaN where it was skipped."""
+        return row.value if (row := self.row(score, group)) else math.nan
 
     def table(self) -> pd.DataFrame:
         """A row per score and group, and per gap: captioner, score, group, images, value, low, high, p_value."""

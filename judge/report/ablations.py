@@ -1,13 +1,19 @@
 """The tables of ablations, and how far their columns agree."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from judge.config import Settings
 from judge.masking.measured import DetectorRow
 from judge.measure import Result
+from judge.report.directory import REPORT
+from judge.report.figures import variants
 from judge.report.notes import hidden_things, summary_lines
-from judge.report.sections import brief_notes
+from judge.report.page import make_ablation_page
+from judge.report.render import escape
+from judge.report.sections import Section, brief_notes, latex_tables
 from judge.report.table import COUNT, NUMBER, SIGNED, TEXT, Table, table_of, write
 from judge.report.tables import Line, lines_of, write_interval
 from judge.statistics.comparisons import Difference
@@ -46,7 +52,7 @@ def detector_table(rows: Sequence[DetectorRow]) -> Table[tuple[Any, ...]]:
         found = [value for name in shares for value in (row.shares[name], row.intervals[name])]
         cells.append((row.detector, *found, f"{row.people}/{row.of}", row.images))
     note = "Shares of pixels are pooled over images; intervals: bootstrap over images."
-    return table_of(["detector"], numbers, cells, notes=[note])
+    return table_of(["detector"], numbers, cells, "What detectors find", notes=[note])
 
 
 def detector_scores(results: Mapping[str, Result]) -> Table[tuple[Any, ...]]:
@@ -63,7 +69,7 @@ def detector_scores(results: Mapping[str, Result]) -> Table[tuple[Any, ...]]:
             cells += [of.summary.amplification, of.interval, *([of.conclusion.verdict] if tested else [])]
         rows.append(tuple(cells))
     notes = ["Amplification where each detector hides people." + _UNCORRECTED * tested, *variant_notes(results)]
-    return table_of(["captioner", "metric (judge)"], numbers, rows, notes=notes)
+    return table_of(["captioner", "metric (judge)"], numbers, rows, "Amplification by detector", notes=notes)
 
 
 def agreement_lines(agreements: Sequence[Agreement], first: str) -> list[str]:
@@ -91,7 +97,7 @@ def mask_table(rows: Sequence[MaskRow], results: Mapping[str, Result]) -> Table[
         summary = row.line.summary
         hidden = "nothing" if row.mask == "none" else f"{row.hide}, {row.mask}"
         values = summary.human, summary.generated, row.over_chance, row.over_original, summary.amplification
-        verdict = [row.line.verdict] if tested else []
+        verdict = [row.line.conclusion.verdict] if tested else []
         cells.append((summary.captioner, summary.title, hidden, *values, row.line.interval, *verdict))
     note = (
         "over chance: generated score minus that of a judge that knows nothing. over original: minus that with images "
@@ -100,7 +106,7 @@ def mask_table(rows: Sequence[MaskRow], results: Mapping[str, Result]) -> Table[
     if any(row.hide in {"object", "both"} for row in rows):
         note += " object: the category most correlated with the attribute (BA), or --category."
     notes = [note + _UNCORRECTED * tested, *variant_notes(results)]
-    return table_of(["captioner", "metric (judge)", "hidden"], numbers, cells, notes=notes)
+    return table_of(["captioner", "metric (judge)", "hidden"], numbers, cells, "Amplification by mask", notes=notes)
 
 
 def sensitivity_lines(rows: Sequence[MaskRow]) -> list[str]:
@@ -128,3 +134,24 @@ def variant_notes(results: Mapping[str, Result]) -> list[str]:
         for line in [*summary_lines(result), *brief_notes(result)]:
             found.setdefault(line, []).append(name)
     return [line if len(names) == len(results) else f"{', '.join(names)}: {line}" for line, names in found.items()]
+
+
+def files_of(
+    tables: Sequence[Table[Any]], lines: Sequence[str], results: Mapping[str, Result], config: Settings, folder: Path
+) -> dict[str, str]:
+    """Name -> text of the page and of the tables as LaTeX; the figures go to ``folder``, which must exist.
+
+    ``lines``: sentences below the tables. ``results``: by what is varied.
+    """
+    what, settings = f"Ablation of {config.command.rpartition(' ')[2]}", config.to_yaml()
+    sections = [
+        Section("amplification", "Amplification", figures=lambda _: variants(results)),
+        Section("table", "All numbers", tables=lambda _, verbose: [] if verbose else tables, lines=lambda _: lines),
+    ]
+    lead = "One setting is varied; everything else stays."
+    about = {"title": what, "lead": lead, "command": config.command, "settings": settings}
+    page = make_ablation_page(sections, figures=folder, **about)
+    # A caption in print has the first note; the others are comments.
+    floats = latex_tables([replace(table, notes=table.notes[:1]) for table in tables], f"{what}.")
+    remarks = dict.fromkeys(f"% {escape(note)}\n" for table in tables for note in table.notes[1:])
+    return {REPORT: page, "tables.tex": f"{floats}\n{''.join(remarks)}"}

@@ -13,7 +13,7 @@ from judge.measure import Result
 from judge.metrics import Metric
 from judge.report import plots
 from judge.report.plots import Drawing
-from judge.report.tables import lines_of, void_last
+from judge.report.tables import Line, lines_of, void_last
 from judge.statistics.comparisons import HIGHER, LOWER, NO_VERDICT
 from judge.statistics.summary import Summary, name_row
 
@@ -27,6 +27,7 @@ BASES = {
     "these judges": "of images alone, for the judges as they were trained (too narrow)",
 }
 """Basis of an interval -> what the interval is for."""
+_MARKS = "Circles: above the line; squares: below it; hollow diamonds: neither was shown (pale: no verdict)"
 _NO_AMPLIFICATION = "The line is chance: no amplification."
 
 
@@ -37,23 +38,47 @@ def forests(result: Result) -> Iterator[Drawing]:
         figure, axes = plots.rows_figure(_labels(rows), f"amplification by {metric.title}")
         chances = [None if metric.counted else row.chance_level for row in rows]
         for place, (row, chance) in enumerate(zip(rows, chances, strict=True)):
-            verdict = verdicts[row.key]
-            colour, marker = (plots.PALE if verdict == NO_VERDICT else plots.GREY), "D"
-            colour, marker = (plots.HUMAN, "s") if verdict in LOWER else (colour, marker)
-            colour, marker = (plots.GENERATED, "o") if verdict in HIGHER else (colour, marker)
-            plots.draw_interval(axes, row.interval, place, color=colour, linewidth=2)
-            face = "none" if marker == "D" else colour
-            axes.plot([_value(row)], [place], marker, color=colour, markersize=7, markerfacecolor=face)
+            _draw_row(axes, row, verdicts[row.key], place)
             plots.tick(axes, chance, place)
         axes.axvline(metric.neutral, color=plots.INK, linewidth=1)
         plots.set_limits(axes, [*_values(rows), *chances])
-        marks = "Circles: above the line; squares: below it; hollow diamonds: neither was shown (pale: no verdict)"
         line = "what chance gives (taken off the values)" if metric.counted else "no amplification"
         if any(chance is not None for chance in chances):
             exchanged = "shuffling labels" if metric.amplification == "one_side" else "exchanging captions"
             line += f"; dotted ticks: chance, as estimated by {exchanged}"
-        note = f"{_note(rows)} {marks}; the line: {line}."
+        note = f"{_note(rows)} {_MARKS}; the line: {line}."
         yield Drawing(f"forest-{metric.name}", f"{metric.title}: amplification", _in_words(rows), note, figure)
+
+
+def _draw_row(axes: Axes, row: Summary, verdict: str | None, place: int) -> None:
+    """The amplification of a row, with its interval; colour and mark are those of its verdict."""
+    colour, marker = (plots.PALE if verdict == NO_VERDICT else plots.GREY), "D"
+    colour, marker = (plots.HUMAN, "s") if verdict in LOWER else (colour, marker)
+    colour, marker = (plots.GENERATED, "o") if verdict in HIGHER else (colour, marker)
+    plots.draw_interval(axes, row.interval, place, color=colour, linewidth=2)
+    face = "none" if marker == "D" else colour
+    axes.plot([_value(row)], [place], marker, color=colour, markersize=7, markerfacecolor=face)
+
+
+def variants(results: Mapping[str, Result]) -> Iterator[Drawing]:
+    """The amplifications of runs that differ in one setting: of each metric and judge a figure, a row per variant."""
+    found: dict[str, list[tuple[str, Line]]] = {}
+    for name, result in results.items():
+        for line in filter(lambda line: _has_value(line.summary), lines_of(result)):
+            found.setdefault(line.summary.title, []).append((name, line))
+    for title, of in found.items():
+        captioners = list(dict.fromkeys(line.summary.captioner for _, line in of))
+        of.sort(key=lambda pair: captioners.index(pair[1].summary.captioner))
+        rows = [replace(line.summary, interval=None) if line.void else line.summary for _, line in of]
+        labels = [f"{plots.shorten(line.summary.captioner)}, {name}" for name, line in of]
+        figure, axes = plots.rows_figure(labels, f"amplification by {title}")
+        for place, (row, (_, line)) in enumerate(zip(rows, of, strict=True)):
+            _draw_row(axes, row, line.conclusion.verdict, place)
+        axes.axvline(rows[0].metric.neutral, color=plots.INK, linewidth=1)
+        plots.set_limits(axes, _values(rows))
+        values = "; ".join(f"{label}: {row.amplification:+.3f}" for label, row in zip(labels, rows, strict=True))
+        note = f"{_note(rows)} {_MARKS}; the line: no amplification."
+        yield Drawing(f"variants-{title}", f"{title}: amplification", f"{values}.", note, figure)
 
 
 def sides(result: Result) -> Iterator[Drawing]:

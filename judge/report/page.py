@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from judge.measure.examples import CARD, CHOSEN
 from judge.metrics import find_metric
 from judge.report.notes import summary_lines
 from judge.report.plots import save, style
-from judge.report.sections import SECTIONS
+from judge.report.sections import SECTIONS, Section
 from judge.report.table import how_many
 from judge.report.verdicts import difference_verdicts, verdict_notes, verdicts
 from judge.statistics.summary import name_row
@@ -72,19 +73,11 @@ def make_page(
         names: whether ids of images are shown, which may be names of files.
         figures: folder for the same figures as SVG and PNG files; it must exist. None for none.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    files = resources.files("judge.report") / "templates"
-    css, script = ((files / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    # The policy of the page allows this script alone.
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     shown = example_cards(result, pictures, names=names) if examples else None
     versions = result.run.get("versions") or {"caption-judge": result.run["version"]}
-    loader = PackageLoader("judge.report")
-    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    templates.filters["whole_intervals"] = lambda cell: re.sub(r", (?=[^\[]*\])", ",\xa0", cell)
-    return templates.get_template("report.html").render(
+    return _render(
+        "report.html",
+        shown["css"] if shown else "",
         title="Bias amplification report",
         version=result.run["version"],
         lead=_lead(result),
@@ -98,11 +91,32 @@ def make_page(
         settings=settings,
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         citations=citations(result),
-        # Safe: files of this package, and images as base64.
-        css=Markup(css + (shown["css"] if shown else "")),  # noqa: S704
-        script=Markup(script),  # noqa: S704
-        script_hash=f"sha256-{digest}",
     )
+
+
+def make_ablation_page(
+    sections: Iterable[Section], *, title: str, lead: str, command: str, settings: str, figures: Path
+) -> str:
+    """The page of ``judge ablate``, as HTML; ``sections`` are of no result. ``figures`` as in :func:`make_page`."""
+    found = list(_sections(None, figures, sections))
+    about = {"title": title, "lead": lead, "command": command, "settings": settings}
+    return _render("ablation.html", sections=found, version=version("caption-judge"), **about)
+
+
+def _render(template: str, css: str = "", **values: Any) -> str:
+    """A page of one of our templates, whose policy allows our own script alone; ``css``: more rules."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    files = resources.files("judge.report") / "templates"
+    own, script = ((files / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    loader = PackageLoader("judge.report")
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    templates.filters["whole_intervals"] = lambda cell: re.sub(r", (?=[^\[]*\])", ",\xa0", cell)
+    # Safe: files of this package, and images as base64.
+    safe = {"css": Markup(own + css), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704
+    return templates.get_template(template).render(**safe, **values)
 
 
 def _lead(result: Result) -> str:
@@ -117,10 +131,10 @@ def _lead(result: Result) -> str:
     return f"{line} {meaning}" if valued else line
 
 
-def _sections(result: Result, folder: Path | None) -> Iterator[dict[str, Any]]:
+def _sections(result: Any, folder: Path | None, sections: Iterable[Section] = SECTIONS) -> Iterator[dict[str, Any]]:
     """The sections that have content, as the template shows them."""
     taken: set[str] = set()
-    for section in SECTIONS:
+    for section in sections:
         figures = []
         with style():
             drawings = list(section.figures(result))

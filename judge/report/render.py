@@ -97,8 +97,12 @@ def markdown(table: Table[Any]) -> str:
     shown = table.shown()
     rule = ["---" if column.align == "left" else "---:" for column, _ in shown]
     headings = [column.heading for column, _ in shown]
-    rows = [headings, rule, *map(list, zip(*(cells for _, cells in shown), strict=True))]
-    lines = [" | ".join(["", *(_MARKED.sub(r"\\\g<0>", cell) for cell in row), ""]).strip() for row in rows]
+    texts = [[_MARKED.sub(r"\\\g<0>", cell) for cell in cells] for _, cells in shown]
+    for (column, _), cells in zip(shown, texts, strict=True):
+        for place in table.best(column):
+            cells[place] = f"**{cells[place]}**"
+    rows = [[_MARKED.sub(r"\\\g<0>", heading) for heading in headings], rule, *map(list, zip(*texts, strict=True))]
+    lines = [" | ".join(["", *row, ""]).strip() for row in rows]
     return "\n\n".join([*([f"**{table.title}**"] if table.title else []), "\n".join(lines), *table.notes]) + "\n"
 
 
@@ -109,12 +113,16 @@ def latex(table: Table[Any], *, caption: str, label: str) -> str:
     shown = table.shown()
     # Text is aligned left in print, although a terminal may align it right.
     numbers = [column.align != "left" and all(map(_is_number, cells)) for column, cells in shown]
-    frame = pd.DataFrame({place: list(map(_latex_cell, cells)) for place, (_, cells) in enumerate(shown)})
+    printed = [list(map(_latex_cell, cells)) for _, cells in shown]
+    for (column, _), cells in zip(shown, printed, strict=True):
+        for place in table.best(column):
+            cells[place] = rf"\textbf{{{cells[place]}}}"
+    frame = pd.DataFrame(dict(enumerate(printed)))
     # "[" or "*" at the beginning of a row would belong to the end of the row above.
     frame[0] = frame[0].str.replace(r"^(?=[\[*])", "{}", regex=True)
-    style = frame.style.hide(axis="index").relabel_index(
-        [escape(column.heading) for column, _ in shown], axis="columns"
-    )
+    # Styler formats these texts, so that braces are written twice.
+    headings = [re.sub(r"[{}]", r"\g<0>\g<0>", escape(column.heading)) for column, _ in shown]
+    style = frame.style.hide(axis="index").relabel_index(headings, axis="columns")
     if len(shown) >= _WIDE:
         style.set_table_styles([{"selector": "footnotesize", "props": r":\setlength{\tabcolsep}{3pt}"}])
     texts = [f"{table.title}." if table.title else "", caption, *table.notes]

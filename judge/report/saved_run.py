@@ -73,8 +73,8 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
             raise JudgeError(unfinished)
         varied = next((of for of in ("mask", "detector") if (folder / f"{of}s.json").is_file()), "")
         if varied and not (folder / METRICS).exists():
-            mend = f"open its {varied}s.json, or report a judge evaluate with one of its {varied}s (--{varied})"
-            raise JudgeError("is a folder of judge ablate, which has no page", where=str(folder), mend=mend)
+            mend = f"open its report.html, or report a judge evaluate with one of its {varied}s (--{varied})"
+            raise JudgeError("is a folder of judge ablate, which has its page", where=str(folder), mend=mend)
         document = json.loads(read_text(folder / METRICS))
         text = read_text(folder / SETTINGS)
         settings = parse_yaml(text, where=str(folder / SETTINGS), mend=AGAIN)

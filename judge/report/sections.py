@@ -15,8 +15,8 @@ from judge.report.notes import class_notes, footnotes, method_notes, summary_lin
 from judge.report.plots import Drawing
 from judge.report.render import escape, latex, markdown, open_console, print_table, print_text
 from judge.report.table import Table, how_many
-from judge.report.tables import DIFFERENCES, difference_table, quality_table, result_table
-from judge.report.verdicts import person_verdicts
+from judge.report.tables import DIFFERENCES, difference_table, paper_table, quality_table, result_table
+from judge.report.verdicts import changes, person_verdicts
 from judge.report.warnings import void_notes, warnings
 from judge.types import Doubt
 
@@ -122,7 +122,7 @@ def print_result(
     tables = list(tables_of(result, verbose=verbose))
     if extra:
         tables[0] = result_table(result, verbose=verbose, extra=extra)
-    elsewhere, said = [], person_verdicts(result)
+    elsewhere, said = [], [*person_verdicts(result), *changes(result)]
     for line in [*said, ""] if said else ():
         print_text(line, console, bold=True)
     for table in tables:
@@ -155,28 +155,37 @@ def _note(line: str) -> str:
     return f"NOTE: {shortened(line, 1000)}{'' if line.endswith(_ENDS) else '.'}"
 
 
-def markdown_report(result: Result) -> str:
-    """Verdicts, every table as Markdown, then warnings and notes."""
-    tables = "\n".join(map(markdown, tables_of(result)))
+def markdown_report(result: Result, *, paper: bool = False) -> str:
+    """Verdicts, every table (or that of :func:`paper_table`) as Markdown, then warnings and notes."""
+    tables = "\n".join(map(markdown, [paper_table(result)] if paper else tables_of(result)))
     lines = [f"**NOTE:** {plain(line)}" for line in warnings(result)] + list(map(plain, footnotes(result)))
-    said = "".join(f"{plain(line)}\n\n" for line in person_verdicts(result))
+    said = "".join(f"{plain(line)}\n\n" for line in [*person_verdicts(result), *changes(result)])
     return f"# Bias amplification\n\n{said}{tables}\n## Notes\n\n" + "".join(f"- {line}\n" for line in lines)
 
 
-def latex_report(result: Result) -> str:
-    """Every table as a float; the caption of the first gives the images, the protocol and what its intervals are."""
+def latex_report(result: Result, *, paper: bool = False) -> str:
+    """Every table (or that of :func:`paper_table`) as a float.
+
+    The caption of the first gives the images, the protocol and what its intervals are.
+    """
     level = f"{100 * result.run['level']:g}% intervals"
     lines = [re.sub("^Intervals", level, line) for line in summary_lines(result)]
     if any(row.basis == "these judges" for row in result.summaries):
         lines.append(f"*: {level} over images alone, for the judges as they were trained.")
     caption = " ".join([f"Attribute: {result.run['attribute']}, {images_of(result)}.", *lines])
+    tables: list[Table[Any]] = [result_table(result, sides=True), *list(tables_of(result, verbose=False))[1:]]
+    floats = latex_tables([paper_table(result)] if paper else tables, caption)
+    remarks = "".join(f"% {escape(line)}\n" for line in [*warnings(result), *footnotes(result)])
+    return f"{floats}\n% What must be known to read the tables:\n{remarks}"
+
+
+def latex_tables(tables: Iterable[Table[Any]], caption: str) -> str:
+    """Tables as floats, and what they need; ``caption`` is of the first."""
     floats = []
-    tables = [result_table(result, sides=True), *list(tables_of(result, verbose=False))[1:]]
     for number, table in enumerate(tables):
         name = re.sub(r"[^a-z]+", "-", table.title.lower()).strip("-")
         floats.append(latex(table, caption="" if number else caption, label=f"tab:{name}"))
-    remarks = "".join(f"% {escape(line)}\n" for line in [*warnings(result), *footnotes(result)])
-    return "\n".join([f"{_PREAMBLE}\n", *floats, "% What must be known to read the tables:"]) + f"\n{remarks}"
+    return "\n".join([f"{_PREAMBLE}\n", *floats])
 
 
 def images_of(result: Result) -> str:

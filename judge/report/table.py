@@ -27,6 +27,7 @@ class Column(Generic[R]):
         format: how a value is written: a specification as above, or a function.
         align: "left" for text. The first columns, as far as they are left-aligned, say what a row is about.
         optional: left out where no row has a value.
+        merit: raw value -> how good it is; None for a value that does not count. The best cells are printed in bold.
     """
 
     heading: str
@@ -34,6 +35,7 @@ class Column(Generic[R]):
     format: str | Callable[[Any], str] = TEXT
     align: Literal["left", "right"] = "right"
     optional: bool = False
+    merit: Callable[[Any], float | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,12 @@ class Table(Generic[R]):
         """The columns to show, each with its cells as text."""
         cells = [(column, [self._cell(column, row) for row in self.rows]) for column in self.columns]
         return [(column, of) for column, of in cells if not column.optional or {*of} - {ABSENT}]
+
+    def best(self, column: Column[R]) -> set[int]:
+        """Numbers of the rows whose value in a column with a merit is the best; none where fewer than two count."""
+        found = [column.merit(column.value(row)) if column.merit else None for row in self.rows]
+        known = [merit for merit in found if merit is not None]
+        return {place for place, merit in enumerate(found) if merit == max(known)} if len(known) > 1 else set()
 
     def _cell(self, column: Column[R], row: R) -> str:
         value, how = column.value(row), column.format

@@ -1,14 +1,16 @@
 """The main tables of a result: amplification, differences between captioners, caption quality."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from judge.measure import Result
 from judge.quality import Quality, QualityScore
+from judge.quality.library import CHAIR
 from judge.report.notes import difference_notes
 from judge.report.table import COUNT, NUMBER, SIGNED, THREE, Column, Table, digits_of, names, table_of, write, write_p
-from judge.statistics.comparisons import NO_VERDICT, Conclusion, Difference
+from judge.statistics.comparisons import HIGHER, LOWER, NO_VERDICT, Conclusion, Difference
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
@@ -97,6 +99,42 @@ def result_table(
         digits=lambda row: digits_of(row.summary.interval),
         quiet=lambda row: row.void,
     )
+
+
+def paper_table(result: Result) -> Table[str]:
+    """A row for each captioner, as papers print it: its amplification by each metric, then its caption quality."""
+    lines = {(line.summary.captioner, line.summary.title): line for line in lines_of(result)}
+    columns: list[Column[str]] = [names("captioner", str)]
+    for title in dict.fromkeys(title for _, title in lines):
+        found = {name: line for (name, of), line in lines.items() if of == title}
+        columns.append(Column(title, found.get, _in_paper, merit=_fairness))
+    for score in _scores_of(result.quality):
+        values = {name: of.value(score) for name, of in result.quality.items()}
+        columns.append(Column(score, values.get, NUMBER, merit=partial(_merit, score)))
+    note = "*: shown to differ from no amplification (p < 0.05). In parentheses: a check of the run voids the value."
+    if len(rows := tuple(result.run["captioners"])) > 1:
+        note += " Bold: the least amplification, and the best quality."
+    return Table(tuple(columns), rows, "Amplification", (note,))
+
+
+def _in_paper(line: Line) -> str:
+    """The amplification of a row, with the mark of its verdict."""
+    value = write(line.summary.amplification, SIGNED, digits_of(line.summary.interval))
+    return f"({value})" if line.void else value + "*" * (line.conclusion.verdict in HIGHER | LOWER)
+
+
+def _fairness(line: Line | None) -> float | None:
+    """How near a row's amplification is to none; None for a void row."""
+    if line is None or line.void or line.summary.amplification is None:
+        return None
+    return -abs(line.summary.amplification - line.summary.metric.neutral)
+
+
+def _merit(score: str, value: float | None) -> float | None:
+    """A score of caption quality, negative where less is better."""
+    if value is None or math.isnan(value):
+        return None
+    return -value if score in CHAIR else value
 
 
 def _details(result: Result) -> list[Column[Line]]:

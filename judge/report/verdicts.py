@@ -7,7 +7,8 @@ from dataclasses import astuple
 from itertools import islice
 
 from judge.measure import Result
-from judge.report.table import SIGNED, digits_of, write
+from judge.quality import change
+from judge.report.table import SIGNED, digits_of, write, write_p
 from judge.report.tables import Line, lines_of
 from judge.statistics.comparisons import (
     CANNOT_TELL,
@@ -18,10 +19,14 @@ from judge.statistics.comparisons import (
     NOT_SHOWN,
     NOT_SHOWN_CHANCE,
     PRIOR_ONLY,
+    Difference,
 )
+from judge.statistics.inference import SIGNIFICANT
 
 _MOST = 6
 """Pairs of captioners that have a sentence; the table of differences has all."""
+_QUALITY = "CIDEr"
+"""The score of caption quality that sentences name."""
 _NO_DIFFERENCE = {CANNOT_TELL, NO_VERDICT, PRIOR_ONLY}
 _KNOWN = {
     "people": "what other people say of the image",
@@ -130,8 +135,40 @@ def verdict_notes(result: Result) -> list[str]:
     return [note for note, holds in notes.items() if holds]
 
 
+def changes(result: Result) -> Iterator[str]:
+    """What each captioner changes against the run's baseline, in bias and quality, by the table of differences."""
+    baseline, alone = result.run.get("baseline", ""), _with_one_judge(result)
+    pairs: dict[str, list[Difference]] = {}
+    for row in result.differences() if baseline else ():
+        pairs.setdefault(row.first, []).append(row)
+    for name, rows in pairs.items():
+        shown = [row for row in rows if row.verdict not in {None, *_NO_DIFFERENCE}]
+        parts = [
+            _moved(row.metric.title if row.metric.name in alone else row.title, row.value, row.p_holm) for row in shown
+        ]
+        signs = {row.value > 0 for row in shown}
+        head = {(): "no change of bias was shown", (True,): "it did not help", (False,): "it helped"}
+        after, before = (of and of.row(_QUALITY) for of in map(result.quality.get, (name, baseline)))
+        moved = change(after, before) if after and before else None
+        if moved and moved[1] < SIGNIFICANT:
+            parts.append(_moved(_QUALITY, *moved))
+        said = head.get((*signs,), "it moved metrics both ways")
+        yield f"{name} against {baseline}: {said}{': ' * bool(parts)}{', '.join(parts)}."
+
+
+def _moved(title: str, value: float, p_value: float | None) -> str:
+    p = "" if p_value is None else f" (p {write_p(p_value).replace('<', '< ')})"
+    return f"{title} {'rose' if value > 0 else 'fell'} by {abs(value):.3f}{p}"
+
+
 def difference_verdicts(result: Result) -> Iterator[str]:
-    """A sentence for each of a few pairs of captioners that differ, by the table of differences; or that none do."""
+    """A sentence for each of a few pairs of captioners that differ, by the table of differences; or that none do.
+
+    With a baseline: what each captioner changes against it.
+    """
+    if result.run.get("baseline"):
+        yield from changes(result)
+        return
     tested = [row for row in result.differences() if row.verdict is not None]
     pairs: dict[tuple[str, str], list[str]] = {}
     alone = _with_one_judge(result)

@@ -14,6 +14,7 @@ from judge.statistics.summary import ROW, Summary
 from judge.statistics.validity import quote_tokens
 from judge.text.alignment import hardly_contextual
 from judge.text.lexicon import WITHOUT_WORDS
+from judge.text.vectors import DELTA, DELTA_LEARNT
 from judge.types import Doubt
 
 # A captioner that names the attribute this much less often than human captions do is pointed out.
@@ -208,13 +209,14 @@ def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _alignment(run: Mapping[str, Any]) -> Iterator[str]:
-    """Masks for emotion, which its paper does not use, and contextual alignment that finds too few words."""
+    """Masks for emotion, which its paper does not use; a chosen delta at which alignment finds too few words."""
     if run["attribute"] == "emotion" and run.get("sight", {"mask": "none"})["mask"] != "none":
         yield "For emotion, ImageCaptioner2's authors hide words alone and leave images as they are: use --mask none."
     found: dict[float, dict[str, float | None]] = {}
     for name, entry in run["captioners"].items():
         for one in entry["alignment"].values():
-            if one["how"] == "contextual" and (share := one["lacking_substituted"]) is not None:
+            usual = one["delta"] in {DELTA, DELTA_LEARNT}
+            if one["how"] == "contextual" and not usual and (share := one["lacking_substituted"]) is not None:
                 known = found.setdefault(one["delta"], {})
                 known[name] = min(share, known.get(name) or share)
     for delta, shares in found.items():

@@ -188,10 +188,19 @@ def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path
     given = ["--metrics", "lic", "--judge", "linear"]
     masks = ["--masks", "none,box", "--hides", "person"]
     done_well("ablate", "masks", run_file, *given, "--model", model, *masks, "--out", out)
-    assert sorted(path.name for path in out.iterdir()) == [MANIFEST, "ablate.yaml", "log.jsonl", "masks.json"]
+    files = [MANIFEST, "ablate.yaml", "figures", "log.jsonl", "masks.json", "report.html", "tables.tex"]
+    assert sorted(path.name for path in out.iterdir()) == files
+    assert {path.name for path in (out / "figures").iterdir()} == {
+        f"variants-LIC-linear-.{of}" for of in ("png", "svg")
+    }
+    page, latex = ((out / name).read_text(encoding="utf-8") for name in ("report.html", "tables.tex"))
+    for row in results(out):
+        assert f"{row['amplification']:+.3f}" in page
+        assert f"{row['amplification']:+.3f}".replace("-", "$-$") in latex
+    assert "ablate masks ablate.yaml" in page
     assert [row["mask"] for row in results(out)] == ["none", "box"]
-    advice = "Open its masks.json, or report a judge evaluate with one of its masks (--mask)."
-    assert f"{out}: is a folder of judge ablate, which has no page. {advice}" in refusal("report", out)
+    advice = "Open its report.html, or report a judge evaluate with one of its masks (--mask)."
+    assert f"{out}: is a folder of judge ablate, which has its page. {advice}" in refusal("report", out, "--format", "md")
     done_well("caption", "--model", model, *pictures_of(world), "--mask", "box", "--out", masked)
     assert numbers_of(results(out)[1:]) == measured(run_file, tmp_path / "alone", *given, "--captions", f"git={masked}")
 

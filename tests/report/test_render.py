@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from io import StringIO
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -149,6 +150,27 @@ z & -- & +0.500 & cannot tell \\
 \end{table}
 """
     )
+
+
+def test_the_best_values_are_bold() -> None:
+    """Values without a merit do not count, the best of a single value is no news, and braces of headings stay."""
+    columns: list[Column[tuple[str, float | None, float]]] = [
+        names("captioner", itemgetter(0)),
+        Column("A->T {x}", itemgetter(1), SIGNED, merit=lambda value: value and -abs(value)),
+        Column("alone", lambda row: row[1] if row[0] == "b" else None, NUMBER, merit=lambda value: value),
+        Column("CIDEr", itemgetter(2), NUMBER, merit=float),
+    ]
+    table = Table(tuple(columns), (("a", -0.2, 1.0), ("b", 0.1, 1.0), ("c", None, 0.5)))
+    assert [table.best(column) for column in columns] == [{*()}, {1}, {*()}, {0, 1}]
+    rows = latex(table, caption="", label="tab:x").splitlines()
+    assert rows[5:-3] == [
+        r"captioner & A-\textgreater{}T \{x\} & alone & CIDEr \\",
+        r"\midrule",
+        r"a & $-$0.200 & -- & \textbf{1.000} \\",
+        r"b & \textbf{+0.100} & 0.100 & \textbf{1.000} \\",
+        "c & -- & -- & 0.500 \\\\",
+    ]
+    assert "| b | **+0.100** | 0.100 | **1.000** |" in markdown(table)
 
 
 @pytest.mark.parametrize("terminal", [True, False])

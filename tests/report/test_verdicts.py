@@ -9,7 +9,10 @@ import pytest
 
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric
-from judge.report.verdicts import person_verdicts, verdict_notes, verdicts
+from judge.quality import Quality, QualityScore
+from judge.report.tables import paper_table
+from judge.report.verdicts import changes, difference_verdicts, person_verdicts, verdict_notes, verdicts
+from judge.statistics.comparisons import Difference, corrected
 from judge.statistics.summary import Summary
 from judge.statistics.validity import Finding
 from judge.types import Interval
@@ -112,3 +115,66 @@ def test_notes() -> None:
     assert notes == ["Metrics that disagree answer different questions: read each by itself."]
     notes = verdict_notes(result_of(like, LIC))
     assert notes == ['"Like a person" says that the interval lies within 2% of a person (--small).']
+
+
+def quality(value: float, half: float) -> Quality:
+    row = QualityScore("CIDEr", "all", 100, value, Interval(value - half, value + half))
+    return Quality("", "ptb", (), {}, (row,), (), {}, {}, {}, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "p_value", "scores", "said"),
+    [
+        (0.034, 0.001, (0.9, 0.97), "it did not help: LIC rose by 0.034 (p 0.001), CIDEr fell by 0.070 (p 0.015)"),
+        (-0.034, 0.0001, (0.97, 0.97), "it helped: LIC fell by 0.034 (p < 0.001)"),
+        (0.034, 0.2, (0.9, 0.97), "no change of bias was shown: CIDEr fell by 0.070 (p 0.015)"),
+        (0.034, 0.2, (), "no change of bias was shown"),
+    ],
+)
+def test_a_sentence_on_what_a_mitigation_changes(
+    value: float, p_value: float, scores: tuple[float, ...], said: str
+) -> None:
+    """Quality: half intervals of 0.04 are standard errors of 0.0204, of a difference 0.0289; 0.07 is 2.43 of them."""
+    result = result_of(LIC)
+    result.run["baseline"] = "before"  # type: ignore[index]
+    result.__dict__["_differences"] = corrected(
+        [Difference(METRICS["lic"], "linear", "nic", "before", value, None, p_value, paired=True)]
+    )
+    result.__dict__["quality"] = {name: quality(of, 0.04) for name, of in zip(("nic", "before"), scores, strict=False)}
+    assert list(changes(result)) == [f"nic against before: {said}."]
+
+
+def test_metrics_that_move_both_ways() -> None:
+    result = result_of(LIC, replace(LIC, metric=METRICS["leakage"]))
+    result.run["baseline"] = "before"  # type: ignore[index]
+    rows = [(METRICS["lic"], 0.03), (METRICS["leakage"], -0.02)]
+    result.__dict__["_differences"] = corrected(
+        [Difference(metric, "linear", "nic", "before", of, None, 0.01, paired=True) for metric, of in rows]
+    )
+    assert list(difference_verdicts(result)) == [
+        "nic against before: it moved metrics both ways: LIC rose by 0.030 (p 0.010), Leakage fell by 0.020 (p 0.010)."
+    ]
+
+
+def test_the_paper_layout_has_a_row_for_each_captioner() -> None:
+    """Stars mark what was shown; a void value stands in parentheses, and is not the best one."""
+    rows = [
+        replace(LIC, captioner=name, metric=METRICS[metric], amplification=value, p_value=p)
+        for name, metric, value, p in [
+            ("a", "lic", 0.0, 0.5),
+            ("a", "leakage", -0.03, 0.01),
+            ("b", "lic", 0.04, 0.001),
+            ("b", "leakage", 0.02, 0.3),
+        ]
+    ]
+    result = result_of(*rows, void="because")  # The first row.
+    result.run["captioners"] = {"a": {}, "b": {}}  # type: ignore[index]
+    result.__dict__["quality"] = {"a": quality(0.8, 0.1), "b": quality(0.9, 0.1)}
+    table = paper_table(result)
+    assert [[column.heading, *cells] for column, cells in table.shown()] == [
+        ["captioner", "a", "b"],
+        ["LIC (linear)", "(+0.000)", "+0.040*"],
+        ["Leakage (linear)", "-0.030*", "+0.020"],
+        ["CIDEr", "0.800", "0.900"],
+    ]
+    assert [table.best(column) for column in table.columns] == [{*()}, {*()}, {1}, {1}]
