@@ -106,6 +106,7 @@ class Summary:
         chance: scores of both sides with shuffled labels; None if not tried.
         known: share of the classes' variance that what is known explains; None where nothing is given.
         human_error: standard error of the human side's score.
+        human_loss: mean -log p of the true class, of human captions; None for metrics of tasks, or given something.
         guessing: the test of Q alone; None without priors or without an interval.
         replicates: values on parts of the data, for differences between captioners.
     """
@@ -132,6 +133,7 @@ class Summary:
     chance: tuple[float, float] | None = None
     known: float | None = None
     human_error: float | None = None
+    human_loss: float | None = None
     guessing: Guessing | None = None
     replicates: Replicates | None = field(default=None, repr=False)
 
@@ -276,6 +278,7 @@ class JudgedRow:
             priors=(float(found.human.prior), float(found.generated.prior)) if prior else None,
             chance=_chance(refits),
             known=self._known() if self.metric.given else None,
+            human_loss=None if self.metric.given or self.metric.target == "tasks" else self._human_loss(),
         )
         # Judges that are right and certain everywhere have an infinite Q: there is no value to be uncertain of.
         return self._infer(line, refits) if np.isfinite(found.value) else line
@@ -283,6 +286,10 @@ class JudgedRow:
     def _known(self) -> float:
         """Share of the classes' variance that what is known explains; classes count equally."""
         return float(1 - self._answers.groupby("answer", observed=True)["baseline"].mean().mean())
+
+    def _human_loss(self) -> float | None:
+        """Mean loss of judges on human captions."""
+        return finite(self._answers.loc[self._answers["side"] == "human", "loss"].mean())
 
     def _seed_sd(self) -> float | None:
         """Standard deviation over seeds, whose priors are of all captions; None for one seed."""

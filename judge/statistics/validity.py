@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from judge.evidence.belonging import STRAY
 from judge.masking.measured import hide_nobody
 from judge.statistics.summary import Summary
@@ -15,6 +17,8 @@ from judge.types import SIDES
 
 # Standard errors by which the judge of human captions, and the agreement of labels, must beat chance.
 _BEYOND_CHANCE = 2.0
+# From this multiple of a coin's log loss on, answers share their probability with words that are no answers.
+_LOST = 2.0
 # A product of probabilities that is smaller may have lost its digits, or be 0, in float64.
 _LEAST = 1e-290
 # Largest share of captions that name the attribute for "near none", where human captions name it ten times as often.
@@ -67,6 +71,7 @@ class Facts:
         kappa, likeness: whether the captions are of their images (:mod:`judge.evidence.belonging`).
         agreements: attribute -> how its labels agree with what human captions name ("images", "kappa").
         masks: measures of what masks hide from judges of images.
+        softmax: whether answers compete with all words ("vocabulary") in judges that are prompted.
     """
 
     attribute: str
@@ -80,6 +85,7 @@ class Facts:
     likeness: float | None
     agreements: Mapping[str, Mapping[str, Any] | None]
     masks: Mapping[str, Any] | None
+    softmax: str | None = None
 
     @classmethod
     def of(cls, row: Summary, run: Mapping[str, Any]) -> Self:
@@ -101,6 +107,7 @@ class Facts:
             texts["generated"]["likeness"],
             {name: part["agreement"] for name, part in parts.items()},
             entry["masks"] or run["masks"],  # Joined runs have masks of their own.
+            (run.get("sight") or {}).get("answer_softmax"),
         )
 
 
@@ -138,8 +145,24 @@ def _at_chance(row: Summary, facts: Facts) -> Iterator[Finding]:
     chance = row.metric.chance(facts.images) if row.metric.target != "tasks" else None
     chance = shuffled[0] if shuffled else chance
     if chance is not None and error is not None and score - chance < _BEYOND_CHANCE * error:
-        figures = f"{score:.3f}, chance {chance:.3f}"
+        figures = f"{score:.3f}, chance {chance:.3f}{_losses(row, facts)}"
         yield Finding(AT_CHANCE, "judges of human captions are no better than chance", figures)
+
+
+def _losses(row: Summary, facts: Facts) -> str:
+    """The log loss on human captions beside that of knowing nothing, and what it advises; "" where it is not known."""
+    if row.human_loss is None or row.metric.prior:
+        return ""
+    shares = np.array([*facts.images.values()], dtype=np.float64)
+    shares = np.full(len(shares), 1 / len(shares)) if row.metric.balanced else shares / shares.sum()
+    coin = float(-shares[shares > 0] @ np.log(shares[shares > 0]))
+    who = "a coin has" if np.allclose(shares, 1 / 2) else "class frequencies alone have"
+    advice = "more images may help"
+    if row.human_loss > _LOST * coin and facts.softmax == "vocabulary" and row.metric.uses_images:
+        advice = "choose --answer-softmax restricted"
+    elif row.human_loss > coin:
+        advice = "train for fewer epochs or on more images"
+    return f"; log loss {row.human_loss:.3f}, {who} {coin:.3f}: {advice}"
 
 
 def _names_nothing(row: Summary, facts: Facts) -> Iterator[Finding]:

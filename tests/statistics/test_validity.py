@@ -48,6 +48,21 @@ def test_judges_of_human_captions_at_chance_void_a_row() -> None:
     nine, seeing = run(dict.fromkeys("abcdefghi", 20)), replace(LIC, metric=METRICS["imagecaptioner2"], human=0.12)
     rows = [replace(LIC, human=0.02), seeing]
     assert [text[-13:] for text in voids(rows, nine).values()] == ["chance 0.012)", "chance 0.111)"]
+    # Log losses tell judges that have learnt nothing from those that are sure of nothing, or of other words.
+    even = "a coin has 0.693"
+    for loss, row, said in [
+        (0.69, LIC, f"log loss 0.690, {even}: more images may help"),
+        (0.746, LIC, f"log loss 0.746, {even}: train for fewer epochs or on more images"),
+        (4.75, replace(seeing, human=0.085), f"log loss 4.750, {even}: choose --answer-softmax restricted"),
+    ]:
+        facts = EVEN | {"sight": {"mask": "none", "answer_softmax": "vocabulary"}}
+        (because,) = voids([replace(row, human_loss=loss)], facts).values()
+        assert because.endswith(f"; {said})")
+    # A judge that knows the shares 0.9 and 0.1 alone: -0.9 ln 0.9 - 0.1 ln 0.1 = 0.325.
+    unequal = run({"female": 90, "male": 10})
+    alone = replace(LIC, metric=replace(seeing.metric, balanced=False), human=0.2, human_loss=0.4)
+    (because,) = voids([alone], unequal).values()
+    assert "log loss 0.400, class frequencies alone have 0.325" in because
     # What judges of shuffled labels score is known better than that.
     assert voids([replace(LIC, human=0.3, chance=(0.29, 0.29))], EVEN).keys() == {LIC.key}
     (said,) = conclude([LIC], voids([LIC], EVEN))
