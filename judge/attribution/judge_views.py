@@ -32,7 +32,7 @@ from judge.judges.patches import RandomPatches
 from judge.judges.vision_encoders import VisionEncoder
 from judge.masking.instances import Box, Pixels
 from judge.masking.masked_images import MaskedImages
-from judge.training.features import FeatureStore
+from judge.training.disk_cache import FeatureStore
 from judge.training.judge_file import (
     Saved,
     check_features,

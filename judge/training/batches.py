@@ -136,11 +136,6 @@ def run_fitting(work: Callable[[int], T], most: int, *, where: str, mend: str) -
     raise JudgeError("memory does not hold a single sample a forward pass", where=where, mend=mend)
 
 
-def sums_of(device: torch.device) -> torch.dtype:
-    """The type in which losses are summed: float64, unless the device has none."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
 def weighted_loss(logits: Tensor, truth: Truth, *, whole: bool = False) -> Tensor:
     """Weighted sum over samples of :func:`sample_losses`."""
     return (truth.weights.to(logits.dtype) * sample_losses(logits, truth.answers, whole=whole)).sum()

@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from dataclasses import replace
+from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,10 @@ from judge.judges.image_vectors import ImageVectors, name_seen
 from judge.judges.linear import make_encoder
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
-from judge.training.disk_cache import Place, find_rows, open_rows, write_rows
+from judge.training.disk_cache import FeatureStore, Place, find_rows, name_words, open_rows, write_rows
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
 from judge.training.member import Member, Precomputed, one_by_one
-from judge.types import Progress, Sample, Words
+from judge.types import Progress, Sample
 from judge.utils.files import writing
 from judge.utils.identity import digest_of
 from judge.utils.launch import launched
@@ -36,63 +36,17 @@ _FORMAT = 3  # Increased whenever other features are made of an image, or files 
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
 
-@dataclass
-class FeatureStore:
-    """Features of images or captions, [N, P, D] float16, read from files.
-
-    Attributes:
-        shape: positions of an image, and features of each: (P, D); a caption has one position.
-        places: image id, or name of a caption's words or of a captioned image -> (file, row).
-        key: of the network, and of the boxes that it takes.
-        regions: how many of the positions, the last ones, are regions of things rather than of the grid.
-        kind: what the features are of: "image", "caption", "captioned image".
-        learnt: name -> array, what the network learnt from the images of a run; empty for most.
-    """
-
-    shape: tuple[int, ...]
-    places: Mapping[str, Place]
-    key: str
-    regions: int = 0
-    kind: str = "image"
-    learnt: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._open = lru_cache(maxsize=128)(open_rows)  # A process may usually open 1,024 files.
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Another process opens the files itself."""
-        return FeatureStore, (self.shape, self.places, self.key, self.regions, self.kind, self.learnt)
-
-    def name(self, sample: Sample) -> str | None:
-        """The name of a sample's row; None if it has no image, where features are of images."""
-        return name_words(sample.words) if self.kind == "caption" else sample.image
-
-    def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D]; zeros for a sample without an image."""
-        rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
-        for place, sample in enumerate(samples):
-            name = self.name(sample)
-            if name is not None:
-                rows[place] = self.row(self.places[name])
-        return torch.from_numpy(rows)
-
-    def row(self, place: Place) -> npt.NDArray[np.float16]:
-        """[P, D]."""
-        path, row = place
-        return np.asarray(self._open(path)[row : row + 1][0])
-
-
 class FeatureCache(ABC):
     """The features of one frozen network, in a folder that runs, networks and processes share; it is made if need be.
 
     ``keys``: image id, or name of a caption -> key of its features.
     """
 
-    SHARD: ClassVar[int]  # Rows of a file.
-    BATCH: ClassVar[int]  # Of which each process of a launch computes a share.
-    KIND: ClassVar[str]
-    OPTION: ClassVar[str]  # Names the network, in messages.
-    MEND: ClassVar[str]
+    SHARD: int  # Rows of a file.
+    BATCH: int  # Of which each process of a launch computes a share.
+    KIND: str
+    OPTION: str  # Names the network, in messages.
+    MEND: str
     regions = 0
 
     def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
@@ -205,24 +159,31 @@ class ImageCache(FeatureCache):
 
 
 class CaptionCache(FeatureCache):
-    """The vectors of captions, [N, 1, D]; each distinct caption is read once, short ones first."""
+    """The vectors of captions, or of images with a caption, [N, 1, D]; each distinct one is read once.
+
+    ``images``: image id -> key, for a captioner that reads images: captions of an image are then read together, and
+    otherwise short ones first.
+    """
 
     SHARD, BATCH, KIND = 2048, 64, "caption"
     OPTION, MEND = "--judge", "take a smaller encoder"
 
-    def __init__(self, reader: FrozenReader, samples: Iterable[Sample], folder: Path) -> None:
+    def __init__(
+        self, reader: FrozenReader, samples: Iterable[Sample], folder: Path, images: Mapping[str, str] | None = None
+    ) -> None:
         self.reader, self.collating = reader, Lock()  # A tokenizer serves one thread at a time.
-        self.samples = {self._name(sample): sample for sample in sorted(samples, key=self._order)}
-        super().__init__(reader, self._keys(), folder)
-
-    def _name(self, sample: Sample) -> str:
-        return name_words(sample.words)
-
-    def _order(self, sample: Sample) -> Any:
-        return len(sample.words), self._name(sample)
-
-    def _keys(self) -> dict[str, str]:
-        return {name: name for name in self.samples}
+        if images is None:
+            named = {name_words(sample.words): sample for sample in samples}
+            self.samples = dict(sorted(named.items(), key=lambda one: (len(one[1].words), one[0])))
+            keys = {name: name for name in self.samples}
+        else:
+            self.SHARD, self.BATCH, self.KIND = 1024, 32, "captioned image"
+            self.MEND = "take a smaller captioner, or --dtype bf16"
+            ordered = sorted(samples, key=lambda sample: (sample.image or "", sample.words))
+            self.samples = {name_seen(sample): sample for sample in ordered}
+            seen = {name: of.image and images[of.image] for name, of in self.samples.items()}
+            keys = {name: digest_of(repr((seen[name], of.words))) for name, of in self.samples.items()}
+        super().__init__(reader, keys, folder)
 
     def _prepare(self, name: str) -> Any:
         return self.reader.prepare(self.samples[name])
@@ -231,34 +192,6 @@ class CaptionCache(FeatureCache):
         with self.collating:
             batch = self.reader.collate(loaded)
         return self.reader(send_to_device(batch, device))[:, None]
-
-
-class CaptionedCache(CaptionCache):
-    """The states of a captioner that reads images with their captions, [N, 1, D]; captions of an image together."""
-
-    SHARD, BATCH, KIND = 1024, 32, "captioned image"
-    OPTION, MEND = "--judge", "take a smaller captioner, or --dtype bf16"
-
-    def __init__(
-        self, reader: FrozenReader, samples: Iterable[Sample], folder: Path, images: Mapping[str, str]
-    ) -> None:
-        self.images = images
-        super().__init__(reader, samples, folder)
-
-    def _name(self, sample: Sample) -> str:
-        return name_seen(sample)
-
-    def _order(self, sample: Sample) -> Any:
-        return sample.image or "", sample.words
-
-    def _keys(self) -> dict[str, str]:
-        images = {name: sample.image and self.images[sample.image] for name, sample in self.samples.items()}
-        return {name: digest_of(repr((images[name], sample.words))) for name, sample in self.samples.items()}
-
-
-def name_words(words: Words) -> str:
-    """A key for a caption; ("a", "b") and ("ab",) differ."""
-    return digest_of(repr(words))
 
 
 def precompute(
@@ -282,7 +215,7 @@ def precompute(
             reader = judge.reader(materials)
             samples = chain.from_iterable(of.values() for (make, _), of in captions.items() if make == judge.reader)
             sees = "image" in judge.modalities and judge.joint
-            return CaptionedCache(reader, samples, folder, keys) if sees else CaptionCache(reader, samples, folder)
+            return CaptionCache(reader, samples, folder, keys if sees else None)
         assert materials.images is not None
         assert judge.backbone is not None
         return ImageCache(judge.backbone(materials), materials.images, keys, folder)

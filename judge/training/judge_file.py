@@ -301,7 +301,8 @@ def open_judge(
     if saved.recipe is None:
         seeing = saved.sees and saved.blueprint.reads_vectors
         return _see(saved, samples, features, images, progress) if seeing else (open_self_trained(saved), [])
-    from judge.training.features import FeatureStore, precompute
+    from judge.training.disk_cache import FeatureStore
+    from judge.training.features import precompute
 
     materials = replace(saved.materials, images=images)
     trained, made, notes = saved.features, Precomputed(), list[str]()

@@ -52,11 +52,8 @@ def prepare_members(
 
         found = precompute(members, setup.materials, setup.features, progress)
         setup = replace(setup, precomputed=found)
-    named = [
-        replace(member, key=key_of(of), ingredients={} if member.is_refit else of)
-        for member, of in zip(members, identify(members, setup), strict=True)
-    ]
-    return named, setup
+    each = zip(members, identify(members, setup), strict=True)
+    return [replace(one, key=key_of(of), ingredients={} if one.is_refit else of) for one, of in each], setup
 
 
 def _choose_sharing(members: Sequence[Member], setup: TrainingSetup) -> TrainingSetup:
@@ -65,9 +62,8 @@ def _choose_sharing(members: Sequence[Member], setup: TrainingSetup) -> Training
     Processes that train one judge wait for each other at every step.
     """
     large = sum(setup.sharing_of(member.judge) == "data" for member in members)
-    if setup.sharing or not 1 < promised() <= large or uses_fsdp() or computes_on() == "cpu":
-        return setup
-    return replace(setup, sharing="members")
+    whole = not setup.sharing and 1 < promised() <= large and not uses_fsdp() and computes_on() != "cpu"
+    return replace(setup, sharing="members") if whole else setup
 
 
 def train_members(
