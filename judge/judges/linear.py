@@ -445,7 +445,12 @@ def make_blueprint(name: str) -> Blueprint:
         fingerprint=(lambda _: {"embedding": load_embedding(embedding).key}) if embedding else None,
         reads=frozenset({"embedding"} if embedding else ()),
     )
-    return _with_image(found) if image else found
+    if not image:
+        return found
+    # One that also sees is always trained with others, from vectors of the run's images.
+    both: frozenset[Modality] = frozenset({"caption", "image"})
+    reads = found.reads | {"image_features"}
+    return replace(found, judge=None, explain=None, modalities=both, backbone=make_encoder, reads=reads)
 
 
 def make_encoder(materials: Materials) -> Backbone:
@@ -453,13 +458,6 @@ def make_encoder(materials: Materials) -> Backbone:
     from judge.judges.backbones import ENCODER, make_backbone
 
     return make_backbone(materials, ENCODER, pooled=True)
-
-
-def _with_image(blueprint: Blueprint) -> Blueprint:
-    """A judge that also sees; it is always trained with others, from vectors of the run's images."""
-    both: frozenset[Modality] = frozenset({"caption", "image"})
-    reads = blueprint.reads | {"image_features"}
-    return replace(blueprint, judge=None, explain=None, modalities=both, backbone=make_encoder, reads=reads)
 
 
 BLUEPRINTS = {name: make_blueprint(name) for name in ("linear", "linear+image")}

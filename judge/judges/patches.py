@@ -105,18 +105,16 @@ def _learn(patches: Tensor) -> dict[str, Tensor]:
     return dict(zip(_LEARNT, (patches.mean(dim=0), whitening, (centred @ whitening)[chosen]), strict=True))
 
 
-def _to_square(pixels: Pixels, size: int) -> npt.NDArray[np.float32]:
-    """An image [H, W, 3] uint8 as [S, S, 3] in [0, 1]; resized, not cropped."""
+def prepared(pixels: Pixels, size: int, mean: Colours | float = 0.0, std: Colours | float = 1.0) -> Tensor:
+    """An image [H, W, 3] uint8 as [3, S, S] float32: resized, not cropped.
+
+    ``mean`` and ``std`` are those of the colours, in [0, 1].
+    """
     import cv2
 
     way = cv2.INTER_AREA if max(pixels.shape[:2]) > size else cv2.INTER_LINEAR
-    return np.asarray(cv2.resize(pixels, (size, size), interpolation=way), dtype=np.float32) / np.float32(255)
-
-
-def prepared(pixels: Pixels, size: int, mean: Colours | float = 0.0, std: Colours | float = 1.0) -> Tensor:
-    """An image [H, W, 3] uint8 as [3, S, S] float32; ``mean`` and ``std`` are those of the colours, in [0, 1]."""
-    square = (_to_square(pixels, size) - mean) / std
-    return torch.from_numpy(np.ascontiguousarray(square.transpose(2, 0, 1)))
+    square = np.asarray(cv2.resize(pixels, (size, size), interpolation=way), dtype=np.float32) / np.float32(255)
+    return torch.from_numpy(np.ascontiguousarray(((square - mean) / std).transpose(2, 0, 1)))
 
 
 def _patches(images: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
@@ -65,8 +65,7 @@ class FeatureCache(ABC):
 
     def missing(self) -> list[str]:
         """Names of those whose results are not cached; the first name of several with one key."""
-        known = self._known()
-        first: dict[str, str] = {}
+        known, first = self._known(), dict[str, str]()
         for name, key in self.keys.items():
             first.setdefault(key, name)
         return [name for key, name in first.items() if key not in known]
@@ -86,7 +85,12 @@ class FeatureCache(ABC):
             finally:
                 if found:  # Also what was computed before an image that cannot be used.
                     features = np.concatenate(found)
-                    self._write([self.keys[name] for name in part[: len(features)]], features)
+                    # Half precision ends at 65,504, which a random network may exceed; NaN may be among features.
+                    if not np.abs(features).max() <= np.finfo(np.float16).max:
+                        what = "its features do not fit into half precision"
+                        raise JudgeError(what, where=self.OPTION, mend="take another")
+                    keys = [self.keys[name] for name in part[: len(features)]]
+                    write_rows(self.folder, self.network.key, keys, features.astype(np.float16))
             if progress:
                 progress(f"computing features of {self.KIND}s", start + len(part), len(names))
 
@@ -124,12 +128,6 @@ class FeatureCache(ABC):
             yield from in_order(passes(), workers, ahead=workers)
         if faults:
             raise faults[0]
-
-    def _write(self, keys: Sequence[str], features: npt.NDArray[np.float32]) -> None:
-        # Half precision ends at 65,504; features of a random network may exceed that, and NaN may be among them.
-        if not np.abs(features).max() <= np.finfo(np.float16).max:
-            raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
-        write_rows(self.folder, self.network.key, keys, features.astype(np.float16))
 
 
 class ImageCache(FeatureCache):
@@ -205,7 +203,10 @@ def precompute(
     """
     judges = {member.judge.name: member.judge for member in members}
     seeing = sorted(name for name, judge in judges.items() if "image" in judge.modalities)
-    images = set[str]().union(*(_images_of(of) for of in members if of.judge.name in seeing))
+    images = set[str]()
+    for samples in (member.samples for member in members if member.judge.name in seeing):
+        # Those of a refit need not be made for that.
+        images |= samples.images if isinstance(samples, Slot) else {of.image for of in samples if of.image is not None}
     from_file = materials.image_features and all(judges[name].reads_vectors for name in seeing)
     keys = {} if from_file or not seeing else _keys(images, materials, ", ".join(seeing))
     captions = _captions(members)
@@ -220,24 +221,18 @@ def precompute(
         assert judge.backbone is not None
         return ImageCache(judge.backbone(materials), materials.images, keys, folder)
 
-    # Any judge of a maker stands for all.
-    made = {make: judge for judge in judges.values() if (make := judge.reader or judge.backbone)}
-
-    @cache
-    def store_of(make: Maker) -> FeatureStore:
-        return _compute(partial(open_cache, made[make]), progress)
-
-    @cache
-    def vectors_of(make: Maker, blanked: frozenset[Modality]) -> ImageVectors:
-        if materials.image_features and made[make].backbone:
-            return _read(images, materials.image_features)
-        return _pool(store_of(make), captions.get((make, blanked), {}).values())
-
+    stores, vectors = dict[Maker, FeatureStore](), dict[tuple[Maker, frozenset[Modality]], ImageVectors]()
     features = dict[str, FeatureStore | ImageVectors]()
     for name, judge in judges.items():
-        if make := judge.reader or judge.backbone:
-            blanked = judge.blanked if judge.reader else frozenset[Modality]()
-            features[name] = vectors_of(make, blanked) if judge.joint else store_of(make)
+        if not (make := judge.reader or judge.backbone):
+            continue
+        view = make, judge.blanked if judge.reader else frozenset[Modality]()
+        file = materials.image_features if judge.reads_vectors else None
+        if make not in stores and not file:  # Any judge of a maker stands for all.
+            stores[make] = _compute(partial(open_cache, judge), progress)
+        if judge.joint and view not in vectors:
+            vectors[view] = _read(images, file) if file else _pool(stores[make], captions.get(view, {}).values())
+        features[name] = vectors[view] if judge.joint else stores[make]
     return Precomputed(keys, features)
 
 
@@ -248,12 +243,6 @@ def covers(found: Precomputed, members: Sequence[Member]) -> bool:
         if any(known.name(member.judge.perceive(sample)) not in known.places for sample in member.samples):
             return False
     return True
-
-
-def _images_of(member: Member) -> Collection[str]:
-    """The images of a member's samples, which need not be made for that."""
-    samples = member.samples
-    return samples.images if isinstance(samples, Slot) else {of.image for of in samples if of.image is not None}
 
 
 def see(images: Iterable[str], materials: Materials, folder: Path, progress: Progress | None = None) -> ImageVectors:

@@ -181,7 +181,10 @@ def _shown(
 def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> Iterator[Finished[R]]:
     from joblib import delayed
 
-    workers = min(setup.workers or _default_workers(batches), max(1, len(batches)))
+    # By default one a core; one in all for networks on a GPU, where they would compete, and for large ones.
+    recipes = [recipe for batch in batches if (recipe := batch[0][0].judge.recipe)]
+    alone = recipes and (computes_on() != "cpu" or any(recipe.sharing == "data" for recipe in recipes))
+    workers = min(setup.workers or (1 if alone else usable_cores()), max(1, len(batches)))
     if workers <= 1:
         yield from (_work(batch, setup, then) for batch in batches)
         return
@@ -241,11 +244,3 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
         if isinstance(member.samples, Slot) and member.is_refit:
             member.samples.evidence.release()  # That of hundreds of refits would not fit into memory.
     return results, trained
-
-
-def _default_workers(batches: Sequence[Batch]) -> int:
-    """One a core; one in all for networks on a GPU, where they would compete, and for large ones."""
-    recipes = [batch[0][0].judge.recipe for batch in batches]
-    if any(recipe is not None and recipe.sharing == "data" for recipe in recipes):
-        return 1
-    return 1 if any(recipes) and computes_on() != "cpu" else usable_cores()
