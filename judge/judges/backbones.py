@@ -97,7 +97,13 @@ def make_backbone(
     if name == PATCHES:
         return RandomPatches.of(materials)
     if name.startswith(HUGGING_FACE):
-        return _of_transformers(name, weights, materials.image_size, pooled=pooled)
+        if weights == RANDOM:
+            what = f"'{name}' has weights of its own"
+            raise JudgeError(what, where=f"--backbone-weights {RANDOM}", mend="leave it out")
+        moved = weights != PRETRAINED  # The checkpoint has moved to this folder.
+        where = f"--backbone-weights {weights}" if moved else f"--backbone {name}"
+        reference = weights if moved else name.removeprefix(HUGGING_FACE)
+        return load_vision_encoder(reference, where, size=materials.image_size, pooled=pooled)
     config = _config(name)
     tensors: dict[str, Tensor] | None = None
     overlay = dict[str, Any]()
@@ -128,17 +134,6 @@ def make_backbone(
         with explaining(what, "--image-size", mend), torch.inference_mode():
             backbone(torch.zeros(1, 3, size, size))
     return backbone
-
-
-def _of_transformers(name: str, weights: str, size: int | None, *, pooled: bool) -> VisionEncoder:
-    """The checkpoint ``name``, or the folder ``weights`` to which it has moved."""
-    if weights == RANDOM:
-        what = f"'{name}' has weights of its own"
-        raise JudgeError(what, where=f"--backbone-weights {RANDOM}", mend="leave it out")
-    moved = weights != PRETRAINED
-    where = f"--backbone-weights {weights}" if moved else f"--backbone {name}"
-    reference = weights if moved else name.removeprefix(HUGGING_FACE)
-    return load_vision_encoder(reference, where, size=size, pooled=pooled)
 
 
 def _config(name: str) -> Any:

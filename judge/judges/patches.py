@@ -72,7 +72,13 @@ class RandomPatches(nn.Module):
             patches = _patches(pixels[None])[0]
             found.append(patches[draws.permutation(len(patches))[:_FROM_EACH]])
         with threads(1):  # All processes of a launch have the same encoder, to the last digit.
-            return cls(_learn(torch.cat(found)), size)
+            patches = _normalised(torch.cat(found))
+            centred = patches - patches.mean(dim=0)
+            values, axes = torch.linalg.eigh((centred.T @ centred / len(patches)).double())
+            whitening = ((axes / (values + _WHITENING).sqrt()) @ axes.T).float()
+            chosen = torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:_DICTIONARY]
+            learnt = patches.mean(dim=0), whitening, (centred @ whitening)[chosen]
+        return cls(dict(zip(_LEARNT, learnt, strict=True)), size)
 
     def prepare(self, pixels: Pixels) -> Tensor:
         """An image [H, W, 3] uint8 as [3, S, S] float32; resized to a square, not cropped."""
@@ -93,16 +99,6 @@ class RandomPatches(nn.Module):
     def pool(self, maps: Tensor) -> Tensor:
         """[B, D, g, g] -> [B, 4, D]: means over quarters."""
         return adaptive_avg_pool2d(maps, _QUARTERS).flatten(2).transpose(1, 2)
-
-
-def _learn(patches: Tensor) -> dict[str, Tensor]:
-    """The mean, whitening and dictionary of patches [N, 108]."""
-    patches = _normalised(patches)
-    centred = patches - patches.mean(dim=0)
-    values, axes = torch.linalg.eigh((centred.T @ centred / len(patches)).double())
-    whitening = ((axes / (values + _WHITENING).sqrt()) @ axes.T).float()
-    chosen = torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:_DICTIONARY]
-    return dict(zip(_LEARNT, (patches.mean(dim=0), whitening, (centred @ whitening)[chosen]), strict=True))
 
 
 def prepared(pixels: Pixels, size: int, mean: Colours | float = 0.0, std: Colours | float = 1.0) -> Tensor:

@@ -133,20 +133,18 @@ def run_fitting(work: Callable[[int], T], most: int, *, where: str, mend: str) -
 
 
 def weighted_loss(logits: Tensor, truth: Truth, *, whole: bool = False) -> Tensor:
-    """Weighted sum over samples of :func:`sample_losses`."""
-    return (truth.weights.to(logits.dtype) * sample_losses(logits, truth.answers, whole=whole)).sum()
+    """The weighted sum of the losses of samples, from logits [B, A].
 
-
-def sample_losses(logits: Tensor, answers: Tensor, *, whole: bool = False) -> Tensor:
-    """Cross-entropy of each sample, or its binary cross-entropy averaged over the target's classes; [B, A] -> [B].
-
-    ``answers`` are as in :class:`Truth`; ``whole``: the logits are log probabilities among all words.
+    The loss of a sample is its cross-entropy, or its binary cross-entropy averaged over the tasks. ``whole``: the
+    logits are log probabilities among all words.
     """
-    if answers.dim() == 1:
+    if truth.answers.dim() == 1:
         measure = nn.functional.nll_loss if whole else nn.functional.cross_entropy
-        return measure(logits, answers, reduction="none")
-    shown = answers.to(logits.dtype)
-    return nn.functional.binary_cross_entropy_with_logits(logits, shown, reduction="none").mean(dim=1)
+        losses = measure(logits, truth.answers, reduction="none")
+    else:
+        shown = truth.answers.to(logits.dtype)
+        losses = nn.functional.binary_cross_entropy_with_logits(logits, shown, reduction="none").mean(dim=1)
+    return (truth.weights.to(logits.dtype) * losses).sum()
 
 
 def to_probabilities(logits: Tensor, target: Target, *, whole: bool = False) -> FloatArray:

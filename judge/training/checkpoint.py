@@ -73,12 +73,9 @@ class Checkpoint:
         """Remember the weights if their validation ``loss`` is less than all before."""
         self.history.validation.append(loss)
         if self.history.best == len(self.history.validation):
-            kept = {name: tensor.detach() for name, tensor in _trained(module).items()}
-            # On the CPU; shards stay where they are.
-            self.best = {
-                name: tensor.clone() if hasattr(tensor, "full_tensor") else tensor.to("cpu", copy=True)
-                for name, tensor in kept.items()
-            }
+            for name, tensor in _trained(module).items():  # On the CPU; shards stay where they are.
+                whole = not hasattr(tensor, "full_tensor")
+                self.best[name] = tensor.detach().to("cpu", copy=True) if whole else tensor.detach().clone()
 
     def restore_best(self, module: torch.nn.Module) -> None:
         """Load the remembered weights, if there are any."""

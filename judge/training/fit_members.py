@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _MOST_LOADERS = 8
 _logger = logging.getLogger("judge")
-_WEIGHTS = ".weights.safetensors"  # In place of the suffix of a member's answers.
+# In place of the suffix of a member's answers: its weights, and the checkpoint of its unfinished training.
+_WEIGHTS, _TRAINING = ".weights.safetensors", ".training.safetensors"
 
 
 def answers_file(key: str, setup: TrainingSetup) -> Path | None:
@@ -43,11 +44,6 @@ def answers_file(key: str, setup: TrainingSetup) -> Path | None:
 def weights_beside(answers: Path) -> Path:
     """File of the weights that belong to a file of answers."""
     return answers.with_suffix(_WEIGHTS)
-
-
-def checkpoint_beside(answers: Path) -> Path:
-    """File of the checkpoint of an unfinished training that belongs to a file of answers."""
-    return answers.with_suffix(".training.safetensors")
 
 
 def weights_file(member: Member, setup: TrainingSetup) -> Path | None:
@@ -94,7 +90,7 @@ def store_answers(members: Sequence[Member], setup: TrainingSetup, found: Sequen
     for path, by_key in tensors.items():
         write_tensors(path, by_key, notes[path])
         with suppress(OSError):
-            checkpoint_beside(path).unlink()
+            path.with_suffix(_TRAINING).unlink()
 
 
 def _files(members: Sequence[Member], setup: TrainingSetup) -> list[Path | None]:
@@ -200,7 +196,7 @@ def build_judge(member: Member, setup: TrainingSetup) -> Judge:
     trainer = Trainer(
         accelerator,
         setup.sharing or recipe.sharing,
-        answers and checkpoint_beside(answers),
+        answers and answers.with_suffix(_TRAINING),
         workers=loaders,
         on_epoch=partial(_log_epoch, member, setup),
         on_step=setup.count,

@@ -173,8 +173,12 @@ class NetworkJudge:
             batches = cut_up(order, recipe.batch_size)
             cut = [trainer.cut(batch, self.micro_batch) for batch in batches]
             loaded = self._load(samples, list(chain.from_iterable(cut)))
-            # Summed on the device, and read once an epoch: reading waits for the device.
-            total = torch.zeros((), dtype=_sums_on(accelerator.device), device=accelerator.device)
+            # Summed on the device (MPS has no float64), and read once an epoch: reading waits for the device.
+            total = torch.zeros(
+                (),
+                dtype=torch.float32 if accelerator.device.type == "mps" else torch.float64,
+                device=accelerator.device,
+            )
             module.train()
 
             for batch, micro_batches in zip(batches, cut, strict=True):
@@ -294,8 +298,3 @@ class NetworkJudge:
         self.network = self.make(samples, seed)
         load_weights(path, self.module)
         return self
-
-
-def _sums_on(device: torch.device) -> torch.dtype:
-    """The type of sums of losses: float64, which MPS lacks."""
-    return torch.float32 if device.type == "mps" else torch.float64

@@ -45,7 +45,11 @@ def prepare_members(
     members: Sequence[Member], setup: TrainingSetup, progress: Progress | None = None
 ) -> tuple[list[Member], TrainingSetup]:
     """The members with their keys, and a setup with the features that they need and the sharing that suits them."""
-    setup = _choose_sharing(members, setup)
+    # Processes that train one judge wait for each other at every step: if there are enough judges, each process of a
+    # launch on GPUs trains whole ones, unless weights are sharded.
+    large = sum(setup.sharing_of(member.judge) == "data" for member in members)
+    if not setup.sharing and 1 < promised() <= large and not uses_fsdp() and computes_on() != "cpu":
+        setup = replace(setup, sharing="members")
     judges = {member.judge.name: member.judge for member in members}.values()
     if not setup.precomputed and any("image" in judge.modalities or judge.reader for judge in judges):
         from judge.training.features import precompute
@@ -54,16 +58,6 @@ def prepare_members(
         setup = replace(setup, precomputed=found)
     each = zip(members, identify(members, setup), strict=True)
     return [replace(one, key=key_of(of), ingredients={} if one.is_refit else of) for one, of in each], setup
-
-
-def _choose_sharing(members: Sequence[Member], setup: TrainingSetup) -> TrainingSetup:
-    """Let each process of a launch train whole judges if they are on GPUs, not sharded, and enough for all.
-
-    Processes that train one judge wait for each other at every step.
-    """
-    large = sum(setup.sharing_of(member.judge) == "data" for member in members)
-    whole = not setup.sharing and 1 < promised() <= large and not uses_fsdp() and computes_on() != "cpu"
-    return replace(setup, sharing="members") if whole else setup
 
 
 def train_members(
