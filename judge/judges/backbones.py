@@ -27,8 +27,8 @@ RANDOM, PRETRAINED = "random", "pretrained"
 # With the tag of the weights: timm's default weights of a name change with its releases, and scores would change too.
 # The ResNets' are torchvision's first, as in the public codes of SAT and LIC.
 RESNET101, RESNET50, SWIN = "resnet101.tv_in1k", "resnet50.tv_in1k", "swin_base_patch4_window12_384.ms_in22k_ft_in1k"
-# Of judges that read one vector of each image: SigLIP 2 (Tschannen et al., 2025; Apache 2.0), which was trained to find
-# the caption of an image.
+# For judges that read one vector of each image: SigLIP 2 (Tschannen et al., 2025; Apache 2.0), which was trained to
+# find the caption of an image.
 ENCODER = "vit_base_patch16_siglip_224.v2_webli"
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _SIZE = 224

@@ -114,7 +114,7 @@ class Transformer(nn.Module):
         self.width = EMBEDDING
 
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
-        """As :meth:`Recurrent.forward`; padding is masked, in attention and in the mean."""
+        """See :meth:`Recurrent.forward`; padding is masked, in attention and in the mean."""
         padding = torch.arange(embedded.shape[1], device=embedded.device) >= batch["lengths"][:, None]
         placed = embedded + positions(embedded.shape[1], device=embedded.device)
         states = self.layers(placed, src_key_padding_mask=padding).masked_fill(padding[..., None], 0.0)

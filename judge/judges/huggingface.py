@@ -103,7 +103,7 @@ class Prompted(nn.Module):
 
     def logits(self, batch: Batch, number: int) -> Tensor:
         """Logits over the vocabulary of pass ``number``, [B, T, V], from the end of the shortest prompt on at least."""
-        # Those of all positions would take most of the memory.
+        # The logits of all positions would take most of the memory.
         wanted = {"use_cache": False, "logits_to_keep": batch["keep"][number]}
         extra = {name: value for name, value in wanted.items() if name in self.arguments}
         device = batch["ends"][0].device.type

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from judge.types import FloatArray, IntArray
 
-# Of the mean gradient. Not to be loosened: at 1e-3 LIC of a real captioner moved by its standard error, 0.005.
+# Largest entry of the mean gradient. Do not loosen it: at 1e-3, a captioner's LIC moved by its standard error, 0.005.
 TOLERANCE = 1e-5
 MAX_ITERATIONS = 1000
 FORCING = 0.1  # Residual at which conjugate gradients end. Values from 0.1 to 0.5 take the same time.

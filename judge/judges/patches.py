@@ -30,7 +30,7 @@ _SIDE, _STRIDE, _QUARTERS = 6, 2, 2
 _DICTIONARY, _IMAGES, _FROM_EACH = 256, 256, 64
 _SIZE = 96
 _LEARNT = "mean", "whitening", "dictionary"
-# Of pixels in [0, 1]: the paper has 10 for pixels in [0, 255], and 0.1 for whitened contrasts.
+# These are for pixels in [0, 1]. The paper has 10 for pixels in [0, 255], and 0.1 for whitened contrasts.
 _CONTRAST, _WHITENING = 10 / 255**2, 0.1
 Colours = npt.NDArray[np.float32]
 

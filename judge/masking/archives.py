@@ -144,7 +144,7 @@ def _list_dataset(path: Path, parts: Sequence[Part], columns: Sequence[str]) -> 
         for number, (values, place) in enumerate(zip(rows, _places(part.path), strict=True), start=1):
             name = values.get(column)
             if column.strip().lower() in ROW_NUMBERS:
-                name = row_number(column, name)  # As captions of the same table are called.
+                name = row_number(column, name)  # Captions of the same table are named in this way.
             try:
                 key = canonical_id(name)
             except (ValueError, OverflowError) as error:

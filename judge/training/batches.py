@@ -36,7 +36,7 @@ class Truth(NamedTuple):
 
     @classmethod
     def of(cls, samples: Sequence[Sample], target: Target) -> Self:
-        """Of ``samples``, on the CPU."""
+        """The answers and weights of ``samples``, on the CPU."""
         if target.kind == "attribute":
             answers = torch.tensor([sample.answers[0] for sample in samples])
         else:

@@ -28,7 +28,7 @@ from judge.utils.tensors import peek_notes, read_sound, write_tensors
 
 Place = tuple[Path, int]
 """A file, and the row in it."""
-_NAME = "features"  # Of the tensor in each file.
+_NAME = "features"  # The name of the tensor in each file.
 
 
 @dataclass

@@ -43,7 +43,7 @@ class FeatureCache(ABC):
     """
 
     SHARD: int  # Rows of a file.
-    BATCH: int  # Of which each process of a launch computes a share.
+    BATCH: int  # Rows that a process computes together; the processes of a launch share the batches.
     KIND: str
     OPTION: str  # Names the network, in messages.
     MEND: str
@@ -205,7 +205,7 @@ def precompute(
     seeing = sorted(name for name, judge in judges.items() if "image" in judge.modalities)
     images = set[str]()
     for samples in (member.samples for member in members if member.judge.name in seeing):
-        # Those of a refit need not be made for that.
+        # The samples of a refit need not be made to know their images.
         images |= samples.images if isinstance(samples, Slot) else {of.image for of in samples if of.image is not None}
     from_file = materials.image_features and all(judges[name].reads_vectors for name in seeing)
     keys = {} if from_file or not seeing else _keys(images, materials, ", ".join(seeing))

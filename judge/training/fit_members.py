@@ -49,7 +49,7 @@ def weights_beside(answers: Path) -> Path:
 def weights_file(member: Member, setup: TrainingSetup) -> Path | None:
     """File of the weights of a named member; None if they are not stored."""
     answers = answers_file(member.key, setup)
-    judge, from_file = member.judge, setup.materials.image_features  # Which nobody has of other images.
+    judge, from_file = member.judge, setup.materials.image_features  # Nobody has such vectors of other images.
     kept = setup.keeps_weights and judge.keeps_weights and not (judge.reads_vectors and from_file)
     return weights_beside(answers) if answers and kept and not member.is_refit else None
 

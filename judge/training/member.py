@@ -91,7 +91,8 @@ class Member:
 
 def derive_seed(*numbers: int) -> int:
     """One seed, of 63 bits, from several numbers; (s,), (s, 0) and (s, 0, 0) give three."""
-    # numpy pads with zeros, so the count is hashed too; except for three numbers, which published figures come from.
+    # SeedSequence ignores trailing zeros, so the count is hashed too. It is not for three numbers: that would change
+    # published figures.
     count = () if len(numbers) == 3 else (len(numbers),)
     return int(np.random.SeedSequence(numbers, spawn_key=count).generate_state(1, np.uint64)[0] >> np.uint64(1))
 

@@ -156,7 +156,7 @@ def _shown(
 
     def watch() -> None:
         while not over.wait(1):
-            with suppress(Exception):  # Of the caller's own function: it is called by the main thread too.
+            with suppress(Exception):  # The caller's function failed; the main thread calls it too.
                 show()
 
     thread = Thread(target=watch, daemon=True)
@@ -236,5 +236,5 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
     }
     for member in chain.from_iterable(batch):
         if isinstance(member.samples, Slot) and member.is_refit:
-            member.samples.evidence.release()  # That of hundreds of refits would not fit into memory.
+            member.samples.evidence.release()  # The evidence of hundreds of refits would not fit into memory.
     return results, trained
