@@ -51,7 +51,7 @@ from judge.corpus.splits import Split
 from judge.judges import READING, Materials, find_judge
 from judge.judges.hf_models import load_captioner
 from judge.judges.linear import make_encoder
-from judge.training.features import CaptionedCache, FeatureCache, ImageCache
+from judge.training.features import CaptionCache, FeatureCache, ImageCache
 from judge.training.launch import make_accelerator
 from judge.training.member import Member, TrainingSetup
 from judge.training.run_members import train_members
@@ -204,7 +204,7 @@ def reading(shapes: Shapes) -> Figures:
         make = find_judge(judge + READING).reader
         assert make
         reader = make(Materials(drawn.images, dtype="bf16"))
-        caches[f"{name}, captions/s"] = CaptionedCache(reader, turned, shapes.folder / name, keys)
+        caches[f"{name}, captions/s"] = CaptionCache(reader, turned, shapes.folder / name, keys)
     backbone = "resnet18" if shapes.small else None
     encoder = make_encoder(Materials(drawn.images, backbone=backbone, backbone_weights="random"))
     caches["the default encoder, images/s"] = ImageCache(encoder, drawn.images, keys, shapes.folder / "features")

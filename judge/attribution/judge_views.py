@@ -32,7 +32,7 @@ from judge.judges.patches import RandomPatches
 from judge.judges.vision_encoders import VisionEncoder
 from judge.masking.instances import Box, Pixels
 from judge.masking.masked_images import MaskedImages
-from judge.training.features import FeatureStore
+from judge.training.disk_cache import FeatureStore
 from judge.training.judge_file import (
     Saved,
     check_features,
@@ -156,7 +156,14 @@ class VectorViews:
             added = self._cells(slope.double() * maps.double()).sum(dim=0)
             # The mean features and constants of the pooling belong to all places alike.
             added += (total.detach() - added.sum()) / added.numel()
-            return self._placed(image, (added.shape[0], added.shape[1])).spread(added.cpu().numpy())
+            # Cells lie within the margin in which no patch of the encoder has its centre.
+            cells = added.shape[0], added.shape[1]
+            size, margin = self.encoder.size, self.mapped.margin if self.mapped else 0.0
+            rows, columns = (
+                (side * (size - 2 * margin) / size / count, side * margin / size)
+                for side, count in zip(image, cells, strict=True)
+            )
+            return Placement(image, cells, rows, columns).spread(added.cpu().numpy())
 
         placement = stretched(image, (shown.shape[2], shown.shape[3]))
         return View(shown, lambda of: score(self.encoder(of)), grid, sum_colours, placement, self._show, exact)
@@ -193,16 +200,6 @@ class VectorViews:
         places = maps[0, network.num_prefix_tokens :].T
         side = math.isqrt(places.shape[1])
         return places.view(-1, side, side)
-
-    def _placed(self, image: tuple[int, int], grid: tuple[int, int]) -> Placement:
-        """The placement of the cells of a grid [g, k] in an image [H, W]."""
-        assert self.mapped is not None
-        size, margin = self.mapped.size, self.mapped.margin
-        rows, columns = (
-            (side * (size - 2 * margin) / size / cells, side * margin / size)
-            for side, cells in zip(image, grid, strict=True)
-        )
-        return Placement(image, grid, rows, columns)
 
 
 def open_views(saved: Saved, device: torch.device) -> tuple[BackboneViews | AnswerViews | VectorViews, list[str]]:

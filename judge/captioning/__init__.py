@@ -25,14 +25,7 @@ from judge.errors import FAULTS, JudgeError
 from judge.judges.hf_prompts import processing
 from judge.masking.detectors import Failures
 from judge.masking.masked_images import MaskedImages
-from judge.training.launch import (
-    gather,
-    in_main_process,
-    make_accelerator,
-    make_deterministic,
-    raise_together,
-    share_out,
-)
+from judge.training import launch
 from judge.types import Progress
 from judge.utils.files import read_json_lines, writing
 from judge.utils.hub import quiet
@@ -129,7 +122,7 @@ def caption_images(
             images, on any number of processes; the caller removes it. None to store nothing.
         progress: called with the number of images captioned, of this process's share.
     """
-    with raise_together():
+    with launch.raise_together():
         if store:
             if store.is_file():
                 what, mend = "is a file of captions that an earlier version left unfinished", "delete it"
@@ -139,11 +132,11 @@ def caption_images(
     with quiet():
         writer, about = _make_writer(model, how, device, endpoint)
         # The main process looks at the images' sizes.
-        batches = in_main_process(lambda: writer.batches(images))
+        batches = launch.in_main_process(lambda: writer.batches(images))
     # What captions depend on, except images: of the number of images at a time, ``about`` has what counts.
     # Times of files depend on the machine: the main process's key counts.
     packages = [version(name) for name in ("caption-judge", "torch", "transformers")]
-    key = gather(repr((packages, model, about, astuple(replace(how, caption_batch="auto")))))[0]
+    key = launch.gather(repr((packages, model, about, astuple(replace(how, caption_batch="auto")))))[0]
     stored = _Store(store, key, images)
 
     def caption(share: Sequence[Sequence[str]]) -> Iterator[Captioned]:
@@ -162,7 +155,7 @@ def caption_images(
             yield _captioned(found, errors)
         yield Captioned(notes=writer.notes)
 
-    parts = share_out(batches, caption)
+    parts = launch.share_out(batches, caption)
     found = {image: text for part in parts for image, text in part.captions.items()}
     errors = [error for part in parts for error in part.failures]
     if endpoint and errors and not found:
@@ -182,12 +175,12 @@ def _make_writer(
         with raise_together():
             return CheckpointWriter(model, how), ()
     if endpoint:
-        with raise_together():
+        with launch.raise_together():
             return EndpointWriter(endpoint, model, how), (endpoint,)
 
-    accelerator = make_accelerator() if launched() else None
-    make_deterministic()
-    with raise_together():
+    accelerator = launch.make_accelerator() if launched() else None
+    launch.make_deterministic()
+    with launch.raise_together():
         if device == "auto":
             if accelerator:
                 mend = "leave out accelerate launch, or --device"

@@ -118,14 +118,19 @@ class CheckpointWriter:
         for row, one in enumerate(prepared):
             by_shape.setdefault(_shape(one), []).append(row)
         captions = [Caption("")] * len(prepared)
+        # What ends captions, or pads those of a batch that have ended before others.
+        tokenizer, own = self.captioner.tokenizer, self.captioner.model.generation_config
+        known = {tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, own.pad_token_id}
+        known |= {*own.eos_token_id} if isinstance(own.eos_token_id, list) else {own.eos_token_id}
+        ends = torch.tensor(sorted(known - {None}))
 
         def write(size: int, rows: Sequence[int]) -> None:
             self.most = size
             for start in range(0, len(rows), size):
                 part = rows[start : start + size]
                 tokens = self.tokens([prepared[row] for row in part])
-                texts = self.captioner.tokenizer.batch_decode(tokens, skip_special_tokens=True)
-                cut = ~torch.isin(tokens[:, -1], self._ends())
+                texts = tokenizer.batch_decode(tokens, skip_special_tokens=True)
+                cut = ~torch.isin(tokens[:, -1], ends)
                 for row, text, is_cut in zip(part, texts, cut.tolist(), strict=True):
                     captions[row] = Caption(" ".join(text.split()), is_cut)
 
@@ -133,13 +138,6 @@ class CheckpointWriter:
             mend = "choose --dtype bf16, or a larger device"
             run_fitting(partial(write, rows=rows), self.most, where=self.where, mend=mend)
         return captions
-
-    def _ends(self) -> Tensor:
-        """The tokens that end captions, or pad those of a batch that have ended before others."""
-        tokenizer, own = self.captioner.tokenizer, self.captioner.model.generation_config
-        known = {tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, own.pad_token_id}
-        known |= {*own.eos_token_id} if isinstance(own.eos_token_id, list) else {own.eos_token_id}
-        return torch.tensor(sorted(known - {None}))
 
     def tokens(self, prepared: Sequence[Prepared]) -> Tensor:
         """Tokens of captions of images whose tensors have one shape, [N, T] int64, without the prompt.

@@ -147,8 +147,10 @@ class EndpointWriter:
             if isinstance(content, list):
                 content = " ".join(part.get("text", "") for part in content)
         except FAULTS as error:
-            what, mend = f"answers without a caption ({_said(answer)})", "see the server's message and log"
-            raise JudgeError(what, where=self.where, mend=mend) from error
+            for name in ("error", "message", "detail"):  # The server's message, or else its answer.
+                answer = answer.get(name) or answer if isinstance(answer, Mapping) else answer
+            what = f"answers without a caption ({first_line(ValueError(answer))})"
+            raise JudgeError(what, where=self.where, mend="see the server's message and log") from error
         if refusal or _REFUSES.search(str(end)):
             return _refused(refusal or end)
         return Caption(_line(content), end == "length")
@@ -220,10 +222,3 @@ def _refused(reason: str) -> Caption:
 def _line(text: str) -> str:
     """``text`` in one line; half of a surrogate pair, which no file can hold, is replaced."""
     return " ".join(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").split())
-
-
-def _said(answer: Any) -> str:
-    """The server's message in an answer without a caption, or the answer."""
-    for name in ("error", "message", "detail"):
-        answer = answer.get(name) or answer if isinstance(answer, Mapping) else answer
-    return first_line(ValueError(answer))

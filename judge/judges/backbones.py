@@ -27,8 +27,8 @@ RANDOM, PRETRAINED = "random", "pretrained"
 # With the tag of the weights: timm's default weights of a name change with its releases, and scores would change too.
 # The ResNets' are torchvision's first, as in the public codes of SAT and LIC.
 RESNET101, RESNET50, SWIN = "resnet101.tv_in1k", "resnet50.tv_in1k", "swin_base_patch4_window12_384.ms_in22k_ft_in1k"
-# Of judges that read one vector of each image: SigLIP 2 (Tschannen et al., 2025; Apache 2.0), which was trained to find
-# the caption of an image.
+# For judges that read one vector of each image: SigLIP 2 (Tschannen et al., 2025; Apache 2.0), which was trained to
+# find the caption of an image.
 ENCODER = "vit_base_patch16_siglip_224.v2_webli"
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _SIZE = 224
@@ -97,7 +97,13 @@ def make_backbone(
     if name == PATCHES:
         return RandomPatches.of(materials)
     if name.startswith(HUGGING_FACE):
-        return _of_transformers(name, weights, materials.image_size, pooled=pooled)
+        if weights == RANDOM:
+            what = f"'{name}' has weights of its own"
+            raise JudgeError(what, where=f"--backbone-weights {RANDOM}", mend="leave it out")
+        moved = weights != PRETRAINED  # The checkpoint has moved to this folder.
+        where = f"--backbone-weights {weights}" if moved else f"--backbone {name}"
+        reference = weights if moved else name.removeprefix(HUGGING_FACE)
+        return load_vision_encoder(reference, where, size=materials.image_size, pooled=pooled)
     config = _config(name)
     tensors: dict[str, Tensor] | None = None
     overlay = dict[str, Any]()
@@ -128,17 +134,6 @@ def make_backbone(
         with explaining(what, "--image-size", mend), torch.inference_mode():
             backbone(torch.zeros(1, 3, size, size))
     return backbone
-
-
-def _of_transformers(name: str, weights: str, size: int | None, *, pooled: bool) -> VisionEncoder:
-    """The checkpoint ``name``, or the folder ``weights`` to which it has moved."""
-    if weights == RANDOM:
-        what = f"'{name}' has weights of its own"
-        raise JudgeError(what, where=f"--backbone-weights {RANDOM}", mend="leave it out")
-    moved = weights != PRETRAINED
-    where = f"--backbone-weights {weights}" if moved else f"--backbone {name}"
-    reference = weights if moved else name.removeprefix(HUGGING_FACE)
-    return load_vision_encoder(reference, where, size=size, pooled=pooled)
 
 
 def _config(name: str) -> Any:

@@ -14,7 +14,7 @@ No pre-computed word vectors, as they carry bias of their own; words that the tr
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain, pairwise
 
@@ -40,14 +40,9 @@ class OutputLayer(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., A] float32."""
-        bias = None if self.bias is None else self.bias.float()
-        with without_autocast(x.device.type):
+        bias, kind = None if self.bias is None else self.bias.float(), x.device.type
+        with torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext():
             return nn.functional.linear(x.float(), self.weight.float(), bias)
-
-
-def without_autocast(kind: str) -> AbstractContextManager[object]:
-    """Products on devices of this kind have the type of their operands."""
-    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
 
 
 def build_vocabulary(samples: Sequence[Sample]) -> dict[str, int]:
@@ -119,7 +114,7 @@ class Transformer(nn.Module):
         self.width = EMBEDDING
 
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
-        """As :meth:`Recurrent.forward`; padding is masked, in attention and in the mean."""
+        """See :meth:`Recurrent.forward`; padding is masked, in attention and in the mean."""
         padding = torch.arange(embedded.shape[1], device=embedded.device) >= batch["lengths"][:, None]
         placed = embedded + positions(embedded.shape[1], device=embedded.device)
         states = self.layers(placed, src_key_padding_mask=padding).masked_fill(padding[..., None], 0.0)

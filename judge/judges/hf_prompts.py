@@ -106,7 +106,7 @@ def _among_tokens(captioner: Captioner, images: Sequence[Image], texts: Sequence
             for values in row.values():
                 values.pop()
         if captioner.architecture == "blip":
-            # As in its ``generate``: the decoder was trained with another start token than [CLS].
+            # Its ``generate`` does this too: the decoder was trained with another start token than [CLS].
             ids[0] = captioner.model.config.text_config.bos_token_id
     return Prompts(shared, rows)
 

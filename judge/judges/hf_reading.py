@@ -52,15 +52,12 @@ class StateReader(Prompted):
         hf_models.spell_exactly(captioner)
         self.store_frozen()
         self._see = lru_cache(maxsize=8)(self.see)  # The captions of an image follow each other.
-        self._pass, self._tail = _pass_of(captioner), self._after_question()
-
-    def _after_question(self) -> int:
-        """Tokens between the question and the answer: a chat template's beginning of the assistant's turn."""
-        if self.captioner.layout == "encoder":
-            return 0
-        other = next(iter(hf_prompts.lay_out(self.captioner, [self._blank], [f"{self.question} ?"]).rows[0].values()))
-        same = (one == two for one, two in zip(reversed(self.asked), reversed(other), strict=False))
-        return sum(1 for _ in takewhile(bool, same))
+        self._pass, self._tail = _pass_of(captioner), 0
+        if captioner.layout != "encoder":
+            # Tokens between the question and the answer: a chat template's beginning of the assistant's turn.
+            other = hf_prompts.lay_out(captioner, [self._blank], [f"{self.question} ?"]).rows[0]
+            same = zip(reversed(self.asked), reversed(next(iter(other.values()))), strict=False)
+            self._tail = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], same))
 
     def prepare(self, sample: Sample) -> tuple[Sample, Image]:
         """The sample, and its image with people hidden."""

@@ -24,7 +24,7 @@ from torch.nn.utils.rnn import pad_sequence
 from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe, hf_models, hf_prompts
 from judge.judges.hf_models import Captioner, place
-from judge.judges.hf_prompts import Prompts, Row, Tokens
+from judge.judges.hf_prompts import Row, Tokens
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target, Words
 from judge.utils.hub import loading, locate, quiet
@@ -84,8 +84,17 @@ class Prompted(nn.Module):
 
         ``images``: RGB images that replace those of the samples; empty: the samples' own are used.
         """
-        texts = [self._text(sample.words) for sample in samples]
-        prompts = self._lay_out(samples, images, texts)
+        texts, images = (
+            [self._text(sample.words) for sample in samples],
+            images or [self.see(of.image) for of in samples],
+        )
+        try:
+            prompts = hf_prompts.lay_out(self.captioner, images, texts)
+        except Exception:
+            for sample, image, text in zip(samples, images, texts, strict=True):  # Find the image that fails.
+                with hf_prompts.processing(f"image '{sample.image_id}'"):
+                    hf_prompts.lay_out(self.captioner, [image], [text])
+            raise
         lengths = torch.tensor([len(next(iter(row.values()))) for row in prompts.rows])
         passes = [self._pad(prompts.rows, prefix) for prefix in self.prefixes]
         passes = [{**text, **self._places({**prompts.shared, **text})} for text in passes]
@@ -94,7 +103,7 @@ class Prompted(nn.Module):
 
     def logits(self, batch: Batch, number: int) -> Tensor:
         """Logits over the vocabulary of pass ``number``, [B, T, V], from the end of the shortest prompt on at least."""
-        # Those of all positions would take most of the memory.
+        # The logits of all positions would take most of the memory.
         wanted = {"use_cache": False, "logits_to_keep": batch["keep"][number]}
         extra = {name: value for name, value in wanted.items() if name in self.arguments}
         device = batch["ends"][0].device.type
@@ -107,16 +116,6 @@ class Prompted(nn.Module):
             found: Tensor = self.model(**batch["shared"], **batch["passes"][number], **extra).logits
         self.has_answered = True
         return found
-
-    def _lay_out(self, samples: Sequence[Sample], images: Sequence[Image], texts: Sequence[str]) -> Prompts:
-        images = images or [self.see(sample.image) for sample in samples]
-        try:
-            return hf_prompts.lay_out(self.captioner, images, texts)
-        except Exception:
-            for sample, image, text in zip(samples, images, texts, strict=True):  # Find the image that fails.
-                with hf_prompts.processing(f"image '{sample.image_id}'"):
-                    hf_prompts.lay_out(self.captioner, [image], [text])
-            raise
 
     def see(self, image: str | None) -> Image:
         """The image with this id, people hidden; a grey one for None."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WIDTH, IMAGES_EACH = 256, 8
 """Numbers of a vector, at most, and images for each of them, at least."""
-# Of the largest variance: less is rounding.
+# A component whose variance is a smaller share of the largest one is rounding.
 _LEAST = 1e-6
 Reals = npt.NDArray[np.float32]
 

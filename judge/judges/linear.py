@@ -34,7 +34,7 @@ GRIDS = {
     "C of embedding": ((0.1, 0.3, 1.0, 3.0, 10.0, 30.0), 0.3),
     "C of vectors": ((0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0), 0.3),
 }
-INNER_FOLDS = 3  # Of the training images, each held out in turn to choose C; with tasks, only the first.
+INNER_FOLDS = 3  # Parts of the training images. Each is held out in turn to choose C; with tasks, only the first.
 CHOOSING = 1e-4  # The solver's tolerance meanwhile. All of 40 folds chose as at 1e-6, in half the time; not at 1e-3.
 _COLUMNS = 128  # Problems times answers that are in memory at a time.
 
@@ -293,7 +293,7 @@ class _Vocabulary:
         places[places == len(self.known)] = 0
         held = self.known[places] == codes if len(self.known) else np.zeros(len(codes), dtype=np.bool_)
         found = csr_matrix((np.ones(held.sum()), (rows[held], places[held])), shape=(size, len(self.known)))
-        found.data[:] = 1.0  # Of terms that a caption repeats it has the number.
+        found.data[:] = 1.0  # It held how often a caption repeats a term.
         return found
 
 
@@ -445,7 +445,12 @@ def make_blueprint(name: str) -> Blueprint:
         fingerprint=(lambda _: {"embedding": load_embedding(embedding).key}) if embedding else None,
         reads=frozenset({"embedding"} if embedding else ()),
     )
-    return _with_image(found) if image else found
+    if not image:
+        return found
+    # One that also sees is always trained with others, from vectors of the run's images.
+    both: frozenset[Modality] = frozenset({"caption", "image"})
+    reads = found.reads | {"image_features"}
+    return replace(found, judge=None, explain=None, modalities=both, backbone=make_encoder, reads=reads)
 
 
 def make_encoder(materials: Materials) -> Backbone:
@@ -453,13 +458,6 @@ def make_encoder(materials: Materials) -> Backbone:
     from judge.judges.backbones import ENCODER, make_backbone
 
     return make_backbone(materials, ENCODER, pooled=True)
-
-
-def _with_image(blueprint: Blueprint) -> Blueprint:
-    """A judge that also sees; it is always trained with others, from vectors of the run's images."""
-    both: frozenset[Modality] = frozenset({"caption", "image"})
-    reads = blueprint.reads | {"image_features"}
-    return replace(blueprint, judge=None, explain=None, modalities=both, backbone=make_encoder, reads=reads)
 
 
 BLUEPRINTS = {name: make_blueprint(name) for name in ("linear", "linear+image")}

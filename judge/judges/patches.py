@@ -30,7 +30,7 @@ _SIDE, _STRIDE, _QUARTERS = 6, 2, 2
 _DICTIONARY, _IMAGES, _FROM_EACH = 256, 256, 64
 _SIZE = 96
 _LEARNT = "mean", "whitening", "dictionary"
-# Of pixels in [0, 1]: the paper has 10 for pixels in [0, 255], and 0.1 for whitened contrasts.
+# These are for pixels in [0, 1]. The paper has 10 for pixels in [0, 255], and 0.1 for whitened contrasts.
 _CONTRAST, _WHITENING = 10 / 255**2, 0.1
 Colours = npt.NDArray[np.float32]
 
@@ -72,7 +72,13 @@ class RandomPatches(nn.Module):
             patches = _patches(pixels[None])[0]
             found.append(patches[draws.permutation(len(patches))[:_FROM_EACH]])
         with threads(1):  # All processes of a launch have the same encoder, to the last digit.
-            return cls(_learn(torch.cat(found)), size)
+            patches = _normalised(torch.cat(found))
+            centred = patches - patches.mean(dim=0)
+            values, axes = torch.linalg.eigh((centred.T @ centred / len(patches)).double())
+            whitening = ((axes / (values + _WHITENING).sqrt()) @ axes.T).float()
+            chosen = torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:_DICTIONARY]
+            learnt = patches.mean(dim=0), whitening, (centred @ whitening)[chosen]
+        return cls(dict(zip(_LEARNT, learnt, strict=True)), size)
 
     def prepare(self, pixels: Pixels) -> Tensor:
         """An image [H, W, 3] uint8 as [3, S, S] float32; resized to a square, not cropped."""
@@ -95,28 +101,16 @@ class RandomPatches(nn.Module):
         return adaptive_avg_pool2d(maps, _QUARTERS).flatten(2).transpose(1, 2)
 
 
-def _learn(patches: Tensor) -> dict[str, Tensor]:
-    """The mean, whitening and dictionary of patches [N, 108]."""
-    patches = _normalised(patches)
-    centred = patches - patches.mean(dim=0)
-    values, axes = torch.linalg.eigh((centred.T @ centred / len(patches)).double())
-    whitening = ((axes / (values + _WHITENING).sqrt()) @ axes.T).float()
-    chosen = torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:_DICTIONARY]
-    return dict(zip(_LEARNT, (patches.mean(dim=0), whitening, (centred @ whitening)[chosen]), strict=True))
+def prepared(pixels: Pixels, size: int, mean: Colours | float = 0.0, std: Colours | float = 1.0) -> Tensor:
+    """An image [H, W, 3] uint8 as [3, S, S] float32: resized, not cropped.
 
-
-def _to_square(pixels: Pixels, size: int) -> npt.NDArray[np.float32]:
-    """An image [H, W, 3] uint8 as [S, S, 3] in [0, 1]; resized, not cropped."""
+    ``mean`` and ``std`` are those of the colours, in [0, 1].
+    """
     import cv2
 
     way = cv2.INTER_AREA if max(pixels.shape[:2]) > size else cv2.INTER_LINEAR
-    return np.asarray(cv2.resize(pixels, (size, size), interpolation=way), dtype=np.float32) / np.float32(255)
-
-
-def prepared(pixels: Pixels, size: int, mean: Colours | float = 0.0, std: Colours | float = 1.0) -> Tensor:
-    """An image [H, W, 3] uint8 as [3, S, S] float32; ``mean`` and ``std`` are those of the colours, in [0, 1]."""
-    square = (_to_square(pixels, size) - mean) / std
-    return torch.from_numpy(np.ascontiguousarray(square.transpose(2, 0, 1)))
+    square = np.asarray(cv2.resize(pixels, (size, size), interpolation=way), dtype=np.float32) / np.float32(255)
+    return torch.from_numpy(np.ascontiguousarray(((square - mean) / std).transpose(2, 0, 1)))
 
 
 def _patches(images: Tensor) -> Tensor:

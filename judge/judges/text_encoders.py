@@ -205,10 +205,6 @@ def _with_lstm(target: Target, samples: Sequence[Sample], materials: Materials) 
     return ImageTextClassifier(build_vocabulary(samples), len(target.classes), materials.features)
 
 
-def _first_token(materials: Materials) -> FrozenEncoder:
-    return FrozenEncoder(load_encoder(materials.reader))
-
-
 def _backbone(materials: Materials) -> Backbone:
     load_encoder(materials.reader)  # Refuse a bad encoder before the features of all images are computed.
     return make_backbone(materials, RESNET50)
@@ -245,7 +241,7 @@ BLUEPRINTS = {
         f"{_LIC}; devlin2019bert",
         network=partial(_network, tuned=False),
         recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
-        reader=_first_token,
+        reader=lambda materials: FrozenEncoder(load_encoder(materials.reader)),
         fingerprint=_fingerprint,
         reads=frozenset({"reader"}),
     ),

@@ -54,7 +54,10 @@ class VisionEncoder(nn.Module):
         resized = size is not None and _RESIZED in inspect.signature(self.compute).parameters
         self.options = {_RESIZED: True} if resized else {}
         self.config = getattr(network.config, "vision_config", network.config)
-        self.size = size or _side_of(processor)
+        cropped = getattr(processor, "do_center_crop", False) and processor.crop_size
+        sides = dict(cropped or getattr(processor, "size", None) or {})
+        known = (sides[name] for name in ("height", "shortest_edge", "longest_edge") if name in sides)
+        self.size = size or int(next(known, _SIZE))
         scale = 255 * processor.rescale_factor if processor.do_rescale else 255
         mean, std = (processor.image_mean, processor.image_std) if processor.do_normalize else (0, 1)
         self.mean, self.std = (np.array(of, dtype=np.float32) / np.float32(scale) for of in (mean, std))
@@ -132,10 +135,3 @@ def _sees(kind: str) -> bool:
 
     made = MODEL_MAPPING.get(CONFIG_MAPPING[kind], None)
     return made is not None and "pixel_values" in inspect.signature(getattr(made, "forward", len)).parameters
-
-
-def _side_of(processor: Any) -> int:
-    """Side of the images that a processor makes, in pixels; 224 where it has no size."""
-    given = (getattr(processor, "do_center_crop", False) and processor.crop_size) or getattr(processor, "size", None)
-    sides = dict(given or {})
-    return int(next((sides[name] for name in ("height", "shortest_edge", "longest_edge") if name in sides), _SIZE))

@@ -53,8 +53,15 @@ def _find(path: Path, _changed: int) -> Archive | None:
             return None
         if shards := find_shards(path):
             return _list_shards(path, shards)
-        if path.is_dir() and (parts := find_parts(path)) and (columns := _image_columns(parts[0], path)):
-            return _list_dataset(path, parts, columns)
+        if path.is_dir() and (parts := find_parts(path)):
+            from pyarrow import parquet
+
+            # The columns of images in the first file; each file must have the one that is chosen.
+            with faults("data set", f"{path}, {parts[0].name}"):
+                schema = parquet.read_schema(regular(parts[0].path), memory_map=True)
+                columns = [field.name for field in schema if is_image(field.type)]
+            if columns:
+                return _list_dataset(path, parts, columns)
     return None
 
 
@@ -123,15 +130,6 @@ def _load_member(shard: Path, member: Member, where: str) -> bytes:
     return read_bytes(shard, member)
 
 
-def _image_columns(part: Part, path: Path) -> list[str]:
-    """The columns of images in the first file; each file must have the one that is chosen."""
-    from pyarrow import parquet
-
-    with faults("data set", f"{path}, {part.name}"):
-        schema = parquet.read_schema(regular(part.path), memory_map=True)
-        return [field.name for field in schema if is_image(field.type)]
-
-
 def _list_dataset(path: Path, parts: Sequence[Part], columns: Sequence[str]) -> Archive:
     chosen = list(columns) if len(columns) == 1 else detect(columns, _COLUMNS)
     if len(chosen) != 1:
@@ -146,7 +144,7 @@ def _list_dataset(path: Path, parts: Sequence[Part], columns: Sequence[str]) -> 
         for number, (values, place) in enumerate(zip(rows, _places(part.path), strict=True), start=1):
             name = values.get(column)
             if column.strip().lower() in ROW_NUMBERS:
-                name = row_number(column, name)  # As captions of the same table are called.
+                name = row_number(column, name)  # Captions of the same table are named in this way.
             try:
                 key = canonical_id(name)
             except (ValueError, OverflowError) as error:

@@ -30,7 +30,7 @@ _CANDIDATES = 4 * SHEET
 _AHEAD = 8
 # Most bytes of a file's name on every usual file system.
 _LONGEST = 255
-# Of sheets, in pixels: an image on a contact sheet (width, height), gaps, and lines of text.
+# Sizes on sheets, in pixels: an image on a contact sheet (width, height), gaps, and lines of text.
 CELL, GAP, LINE = (214, 160), 8, 18
 _COLUMNS, _LETTERS = 3, 50
 _OUTLINE = (255, 0, 255)
@@ -208,7 +208,7 @@ class MaskFolder:
         if self.finished and not shown and (row := self.finished.find(self.images, name)):
             if isinstance(self.detector, GroundTruth):
                 with suppress(JudgeError):
-                    self.detector.instances(name)  # Which notes contradictions among its annotations.
+                    self.detector.instances(name)  # It notes contradictions among its annotations.
             return Masked([row])
         with collected(done.failures, name):
             image = read_image(self.images, name, max_pixels=self.max_pixels)

@@ -80,7 +80,7 @@ class Hiding:
     background: bool = False
 
     def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
-        """Those of one image that are hidden (of ``background``: that are not)."""
+        """The instances of one image that are hidden (with ``background``: that are not)."""
         labels = self.labels or [one.label for one in instances if self.background or one.label != PERSON]
         kept = [one for one in instances if one.label in labels and one.score >= self.threshold]
         if self.foreground == "largest":

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from accelerate.utils import send_to_device
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from judge.errors import JudgeError
 from judge.judges import Batch, Network, Recipe
@@ -36,7 +36,7 @@ class Truth(NamedTuple):
 
     @classmethod
     def of(cls, samples: Sequence[Sample], target: Target) -> Self:
-        """Of ``samples``, on the CPU."""
+        """The answers and weights of ``samples``, on the CPU."""
         if target.kind == "attribute":
             answers = torch.tensor([sample.answers[0] for sample in samples])
         else:
@@ -47,25 +47,13 @@ class Truth(NamedTuple):
 
 
 class MicroBatch(NamedTuple):
-    """Places of the samples of one forward pass; they have weight 0 if it only keeps step with other processes."""
+    """Places of the samples of one forward pass.
+
+    A process without samples of its own takes one that does not count: it has weight 0, and keeps step with the others.
+    """
 
     places: Sequence[int]
     counts: bool = True
-
-
-class _Collated(Dataset[Any]):
-    """Micro-batch -> tensors for the network and the loss, on the CPU; an error is returned."""
-
-    def __init__(self, network: Network, samples: Sequence[Sample], target: Target) -> None:
-        self.network, self.samples, self.target = network, samples, target
-
-    def __getitem__(self, micro_batch: MicroBatch) -> tuple[Batch, Truth] | JudgeError:
-        samples = [self.samples[place] for place in micro_batch.places]
-        answers, weights = Truth.of(samples, self.target)
-        try:
-            return self.network.collate(samples), Truth(answers, weights.float() * micro_batch.counts)
-        except JudgeError as error:  # Raised in a worker, it would lose its parts.
-            return error
 
 
 def load_batches(
@@ -78,11 +66,19 @@ def load_batches(
     workers: int = 0,
 ) -> Iterator[tuple[Batch, Truth]]:
     """Micro-batches of ``samples`` on a device, in order; ``workers``: processes that collate ahead, 0 for this one."""
-    loader = DataLoader(
-        _Collated(network, samples, target),
-        sampler=micro_batches,
+
+    def collate(micro_batch: Any) -> tuple[Batch, Truth] | JudgeError:
+        own = [samples[place] for place in micro_batch.places]
+        answers, weights = Truth.of(own, target)
+        try:
+            return network.collate(own), Truth(answers, weights.float() * micro_batch.counts)
+        except JudgeError as error:  # Raised in a worker, it would lose its parts.
+            return error
+
+    loader: DataLoader[Any] = DataLoader(
+        cast(Any, micro_batches),
         batch_size=None,
-        collate_fn=lambda found: found,
+        collate_fn=collate,
         num_workers=workers,
         multiprocessing_context="fork" if workers else None,
         pin_memory=device.type == "cuda",  # Such memory is copied while the GPU computes.
@@ -136,26 +132,19 @@ def run_fitting(work: Callable[[int], T], most: int, *, where: str, mend: str) -
     raise JudgeError("memory does not hold a single sample a forward pass", where=where, mend=mend)
 
 
-def sums_of(device: torch.device) -> torch.dtype:
-    """The type in which losses are summed: float64, unless the device has none."""
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
 def weighted_loss(logits: Tensor, truth: Truth, *, whole: bool = False) -> Tensor:
-    """Weighted sum over samples of :func:`sample_losses`."""
-    return (truth.weights.to(logits.dtype) * sample_losses(logits, truth.answers, whole=whole)).sum()
+    """The weighted sum of the losses of samples, from logits [B, A].
 
-
-def sample_losses(logits: Tensor, answers: Tensor, *, whole: bool = False) -> Tensor:
-    """Cross-entropy of each sample, or its binary cross-entropy averaged over the target's classes; [B, A] -> [B].
-
-    ``answers`` are as in :class:`Truth`; ``whole``: the logits are log probabilities among all words.
+    The loss of a sample is its cross-entropy, or its binary cross-entropy averaged over the tasks. ``whole``: the
+    logits are log probabilities among all words.
     """
-    if answers.dim() == 1:
+    if truth.answers.dim() == 1:
         measure = nn.functional.nll_loss if whole else nn.functional.cross_entropy
-        return measure(logits, answers, reduction="none")
-    shown = answers.to(logits.dtype)
-    return nn.functional.binary_cross_entropy_with_logits(logits, shown, reduction="none").mean(dim=1)
+        losses = measure(logits, truth.answers, reduction="none")
+    else:
+        shown = truth.answers.to(logits.dtype)
+        losses = nn.functional.binary_cross_entropy_with_logits(logits, shown, reduction="none").mean(dim=1)
+    return (truth.weights.to(logits.dtype) * losses).sum()
 
 
 def to_probabilities(logits: Tensor, target: Target, *, whole: bool = False) -> FloatArray:

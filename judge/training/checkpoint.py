@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judge.errors import JudgeError
+from judge.training.launch import gather
 from judge.utils.files import warn_damaged
 from judge.utils.tensors import DamagedTensorsError, read_notes, read_sound, read_tensors, write_tensors
 
@@ -50,8 +51,7 @@ class Checkpoint:
         read_from: the file to resume from; it may be absent.
         seconds: least time between two writes.
         scaler: of the losses in fp16; None in other precisions.
-        agree: makes all processes take the writing process's decision whether a write is due; with sharded weights
-            they must all take part in it.
+        sharded: whether all processes gather the weights for the writing one, which decides whether a write is due.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Checkpoint:
         read_from: Path | None = None,
         seconds: float = 0.0,
         scaler: torch.amp.GradScaler | None = None,
-        agree: Callable[[bool], bool] = bool,
+        sharded: bool = False,
     ) -> None:
-        self.write_to, self.read_from, self.seconds, self.agree = write_to, read_from, seconds, agree
-        self.scaler = scaler
+        self.write_to, self.read_from, self.seconds = write_to, read_from, seconds
+        self.scaler, self.sharded = scaler, sharded
         self.written = time.monotonic()
         self.history = History()
         self.best: Tensors = {}
@@ -73,12 +73,9 @@ class Checkpoint:
         """Remember the weights if their validation ``loss`` is less than all before."""
         self.history.validation.append(loss)
         if self.history.best == len(self.history.validation):
-            kept = {name: tensor.detach() for name, tensor in _trained(module).items()}
-            # On the CPU; shards stay where they are.
-            self.best = {
-                name: tensor.clone() if hasattr(tensor, "full_tensor") else tensor.to("cpu", copy=True)
-                for name, tensor in kept.items()
-            }
+            for name, tensor in _trained(module).items():  # On the CPU; shards stay where they are.
+                whole = not hasattr(tensor, "full_tensor")
+                self.best[name] = tensor.detach().to("cpu", copy=True) if whole else tensor.detach().clone()
 
     def restore_best(self, module: torch.nn.Module) -> None:
         """Load the remembered weights, if there are any."""
@@ -87,7 +84,8 @@ class Checkpoint:
 
     def save(self, module: torch.nn.Module, optimiser: torch.optim.Optimizer, *, seed: int) -> None:
         """Write the state after an epoch, if a write is due."""
-        if not self.agree(self.write_to is not None and time.monotonic() - self.written >= self.seconds):
+        due = self.write_to is not None and time.monotonic() - self.written >= self.seconds
+        if not (gather(due)[0] if self.sharded else due):
             return
         from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 

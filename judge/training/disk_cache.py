@@ -5,18 +5,22 @@ their keys and hashes. A key hashes the input (an image's content and mask, a ca
 the network: epochs, seeds, folds, sides and later runs compute nothing again.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from judge.errors import JudgeError
+from judge.types import Sample, Words
 from judge.utils.files import warn_damaged
 from judge.utils.identity import digest_of
 from judge.utils.parallel import usable_cores
@@ -24,7 +28,58 @@ from judge.utils.tensors import peek_notes, read_sound, write_tensors
 
 Place = tuple[Path, int]
 """A file, and the row in it."""
-_NAME = "features"  # Of the tensor in each file.
+_NAME = "features"  # The name of the tensor in each file.
+
+
+@dataclass
+class FeatureStore:
+    """Features of images or captions, [N, P, D] float16, read from files.
+
+    Attributes:
+        shape: positions of an image, and features of each: (P, D); a caption has one position.
+        places: image id, or name of a caption's words or of a captioned image -> (file, row).
+        key: of the network, and of the boxes that it takes.
+        regions: how many of the positions, the last ones, are regions of things rather than of the grid.
+        kind: what the features are of: "image", "caption", "captioned image".
+        learnt: name -> array, what the network learnt from the images of a run; empty for most.
+    """
+
+    shape: tuple[int, ...]
+    places: Mapping[str, Place]
+    key: str
+    regions: int = 0
+    kind: str = "image"
+    learnt: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._open = lru_cache(maxsize=128)(open_rows)  # A process may usually open 1,024 files.
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Another process opens the files itself."""
+        return FeatureStore, (self.shape, self.places, self.key, self.regions, self.kind, self.learnt)
+
+    def name(self, sample: Sample) -> str | None:
+        """The name of a sample's row; None if it has no image, where features are of images."""
+        return name_words(sample.words) if self.kind == "caption" else sample.image
+
+    def rows(self, samples: Sequence[Sample]) -> Tensor:
+        """[B, P, D]; zeros for a sample without an image."""
+        rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
+        for place, sample in enumerate(samples):
+            name = self.name(sample)
+            if name is not None:
+                rows[place] = self.row(self.places[name])
+        return torch.from_numpy(rows)
+
+    def row(self, place: Place) -> npt.NDArray[np.float16]:
+        """[P, D]."""
+        path, row = place
+        return np.asarray(self._open(path)[row : row + 1][0])
+
+
+def name_words(words: Words) -> str:
+    """A key for a caption; ("a", "b") and ("ab",) differ."""
+    return digest_of(repr(words))
 
 
 def write_rows(folder: Path, network: str, keys: Sequence[str], rows: npt.NDArray[Any]) -> None:

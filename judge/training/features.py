@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,10 @@ from judge.judges.image_vectors import ImageVectors, name_seen
 from judge.judges.linear import make_encoder
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
-from judge.training.disk_cache import Place, find_rows, open_rows, write_rows
+from judge.training.disk_cache import FeatureStore, Place, find_rows, name_words, open_rows, write_rows
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
 from judge.training.member import Member, Precomputed, one_by_one
-from judge.types import Progress, Sample, Words
+from judge.types import Progress, Sample
 from judge.utils.files import writing
 from judge.utils.identity import digest_of
 from judge.utils.launch import launched
@@ -36,63 +36,17 @@ _FORMAT = 3  # Increased whenever other features are made of an image, or files 
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
 
-@dataclass
-class FeatureStore:
-    """Features of images or captions, [N, P, D] float16, read from files.
-
-    Attributes:
-        shape: positions of an image, and features of each: (P, D); a caption has one position.
-        places: image id, or name of a caption's words or of a captioned image -> (file, row).
-        key: of the network, and of the boxes that it takes.
-        regions: how many of the positions, the last ones, are regions of things rather than of the grid.
-        kind: what the features are of: "image", "caption", "captioned image".
-        learnt: name -> array, what the network learnt from the images of a run; empty for most.
-    """
-
-    shape: tuple[int, ...]
-    places: Mapping[str, Place]
-    key: str
-    regions: int = 0
-    kind: str = "image"
-    learnt: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._open = lru_cache(maxsize=128)(open_rows)  # A process may usually open 1,024 files.
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Another process opens the files itself."""
-        return FeatureStore, (self.shape, self.places, self.key, self.regions, self.kind, self.learnt)
-
-    def name(self, sample: Sample) -> str | None:
-        """The name of a sample's row; None if it has no image, where features are of images."""
-        return name_words(sample.words) if self.kind == "caption" else sample.image
-
-    def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D]; zeros for a sample without an image."""
-        rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
-        for place, sample in enumerate(samples):
-            name = self.name(sample)
-            if name is not None:
-                rows[place] = self.row(self.places[name])
-        return torch.from_numpy(rows)
-
-    def row(self, place: Place) -> npt.NDArray[np.float16]:
-        """[P, D]."""
-        path, row = place
-        return np.asarray(self._open(path)[row : row + 1][0])
-
-
 class FeatureCache(ABC):
     """The features of one frozen network, in a folder that runs, networks and processes share; it is made if need be.
 
     ``keys``: image id, or name of a caption -> key of its features.
     """
 
-    SHARD: ClassVar[int]  # Rows of a file.
-    BATCH: ClassVar[int]  # Of which each process of a launch computes a share.
-    KIND: ClassVar[str]
-    OPTION: ClassVar[str]  # Names the network, in messages.
-    MEND: ClassVar[str]
+    SHARD: int  # Rows of a file.
+    BATCH: int  # Rows that a process computes together; the processes of a launch share the batches.
+    KIND: str
+    OPTION: str  # Names the network, in messages.
+    MEND: str
     regions = 0
 
     def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
@@ -111,8 +65,7 @@ class FeatureCache(ABC):
 
     def missing(self) -> list[str]:
         """Names of those whose results are not cached; the first name of several with one key."""
-        known = self._known()
-        first: dict[str, str] = {}
+        known, first = self._known(), dict[str, str]()
         for name, key in self.keys.items():
             first.setdefault(key, name)
         return [name for key, name in first.items() if key not in known]
@@ -132,7 +85,12 @@ class FeatureCache(ABC):
             finally:
                 if found:  # Also what was computed before an image that cannot be used.
                     features = np.concatenate(found)
-                    self._write([self.keys[name] for name in part[: len(features)]], features)
+                    # Half precision ends at 65,504, which a random network may exceed; NaN may be among features.
+                    if not np.abs(features).max() <= np.finfo(np.float16).max:
+                        what = "its features do not fit into half precision"
+                        raise JudgeError(what, where=self.OPTION, mend="take another")
+                    keys = [self.keys[name] for name in part[: len(features)]]
+                    write_rows(self.folder, self.network.key, keys, features.astype(np.float16))
             if progress:
                 progress(f"computing features of {self.KIND}s", start + len(part), len(names))
 
@@ -171,12 +129,6 @@ class FeatureCache(ABC):
         if faults:
             raise faults[0]
 
-    def _write(self, keys: Sequence[str], features: npt.NDArray[np.float32]) -> None:
-        # Half precision ends at 65,504; features of a random network may exceed that, and NaN may be among them.
-        if not np.abs(features).max() <= np.finfo(np.float16).max:
-            raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
-        write_rows(self.folder, self.network.key, keys, features.astype(np.float16))
-
 
 class ImageCache(FeatureCache):
     """The features of images; ``keys``: image id -> ``images.key``."""
@@ -205,24 +157,31 @@ class ImageCache(FeatureCache):
 
 
 class CaptionCache(FeatureCache):
-    """The vectors of captions, [N, 1, D]; each distinct caption is read once, short ones first."""
+    """The vectors of captions, or of images with a caption, [N, 1, D]; each distinct one is read once.
+
+    ``images``: image id -> key, for a captioner that reads images: captions of an image are then read together, and
+    otherwise short ones first.
+    """
 
     SHARD, BATCH, KIND = 2048, 64, "caption"
     OPTION, MEND = "--judge", "take a smaller encoder"
 
-    def __init__(self, reader: FrozenReader, samples: Iterable[Sample], folder: Path) -> None:
+    def __init__(
+        self, reader: FrozenReader, samples: Iterable[Sample], folder: Path, images: Mapping[str, str] | None = None
+    ) -> None:
         self.reader, self.collating = reader, Lock()  # A tokenizer serves one thread at a time.
-        self.samples = {self._name(sample): sample for sample in sorted(samples, key=self._order)}
-        super().__init__(reader, self._keys(), folder)
-
-    def _name(self, sample: Sample) -> str:
-        return name_words(sample.words)
-
-    def _order(self, sample: Sample) -> Any:
-        return len(sample.words), self._name(sample)
-
-    def _keys(self) -> dict[str, str]:
-        return {name: name for name in self.samples}
+        if images is None:
+            named = {name_words(sample.words): sample for sample in samples}
+            self.samples = dict(sorted(named.items(), key=lambda one: (len(one[1].words), one[0])))
+            keys = {name: name for name in self.samples}
+        else:
+            self.SHARD, self.BATCH, self.KIND = 1024, 32, "captioned image"
+            self.MEND = "take a smaller captioner, or --dtype bf16"
+            ordered = sorted(samples, key=lambda sample: (sample.image or "", sample.words))
+            self.samples = {name_seen(sample): sample for sample in ordered}
+            seen = {name: of.image and images[of.image] for name, of in self.samples.items()}
+            keys = {name: digest_of(repr((seen[name], of.words))) for name, of in self.samples.items()}
+        super().__init__(reader, keys, folder)
 
     def _prepare(self, name: str) -> Any:
         return self.reader.prepare(self.samples[name])
@@ -231,34 +190,6 @@ class CaptionCache(FeatureCache):
         with self.collating:
             batch = self.reader.collate(loaded)
         return self.reader(send_to_device(batch, device))[:, None]
-
-
-class CaptionedCache(CaptionCache):
-    """The states of a captioner that reads images with their captions, [N, 1, D]; captions of an image together."""
-
-    SHARD, BATCH, KIND = 1024, 32, "captioned image"
-    OPTION, MEND = "--judge", "take a smaller captioner, or --dtype bf16"
-
-    def __init__(
-        self, reader: FrozenReader, samples: Iterable[Sample], folder: Path, images: Mapping[str, str]
-    ) -> None:
-        self.images = images
-        super().__init__(reader, samples, folder)
-
-    def _name(self, sample: Sample) -> str:
-        return name_seen(sample)
-
-    def _order(self, sample: Sample) -> Any:
-        return sample.image or "", sample.words
-
-    def _keys(self) -> dict[str, str]:
-        images = {name: sample.image and self.images[sample.image] for name, sample in self.samples.items()}
-        return {name: digest_of(repr((images[name], sample.words))) for name, sample in self.samples.items()}
-
-
-def name_words(words: Words) -> str:
-    """A key for a caption; ("a", "b") and ("ab",) differ."""
-    return digest_of(repr(words))
 
 
 def precompute(
@@ -272,7 +203,10 @@ def precompute(
     """
     judges = {member.judge.name: member.judge for member in members}
     seeing = sorted(name for name, judge in judges.items() if "image" in judge.modalities)
-    images = set[str]().union(*(_images_of(of) for of in members if of.judge.name in seeing))
+    images = set[str]()
+    for samples in (member.samples for member in members if member.judge.name in seeing):
+        # The samples of a refit need not be made to know their images.
+        images |= samples.images if isinstance(samples, Slot) else {of.image for of in samples if of.image is not None}
     from_file = materials.image_features and all(judges[name].reads_vectors for name in seeing)
     keys = {} if from_file or not seeing else _keys(images, materials, ", ".join(seeing))
     captions = _captions(members)
@@ -282,29 +216,23 @@ def precompute(
             reader = judge.reader(materials)
             samples = chain.from_iterable(of.values() for (make, _), of in captions.items() if make == judge.reader)
             sees = "image" in judge.modalities and judge.joint
-            return CaptionedCache(reader, samples, folder, keys) if sees else CaptionCache(reader, samples, folder)
+            return CaptionCache(reader, samples, folder, keys if sees else None)
         assert materials.images is not None
         assert judge.backbone is not None
         return ImageCache(judge.backbone(materials), materials.images, keys, folder)
 
-    # Any judge of a maker stands for all.
-    made = {make: judge for judge in judges.values() if (make := judge.reader or judge.backbone)}
-
-    @cache
-    def store_of(make: Maker) -> FeatureStore:
-        return _compute(partial(open_cache, made[make]), progress)
-
-    @cache
-    def vectors_of(make: Maker, blanked: frozenset[Modality]) -> ImageVectors:
-        if materials.image_features and made[make].backbone:
-            return _read(images, materials.image_features)
-        return _pool(store_of(make), captions.get((make, blanked), {}).values())
-
+    stores, vectors = dict[Maker, FeatureStore](), dict[tuple[Maker, frozenset[Modality]], ImageVectors]()
     features = dict[str, FeatureStore | ImageVectors]()
     for name, judge in judges.items():
-        if make := judge.reader or judge.backbone:
-            blanked = judge.blanked if judge.reader else frozenset[Modality]()
-            features[name] = vectors_of(make, blanked) if judge.joint else store_of(make)
+        if not (make := judge.reader or judge.backbone):
+            continue
+        view = make, judge.blanked if judge.reader else frozenset[Modality]()
+        file = materials.image_features if judge.reads_vectors else None
+        if make not in stores and not file:  # Any judge of a maker stands for all.
+            stores[make] = _compute(partial(open_cache, judge), progress)
+        if judge.joint and view not in vectors:
+            vectors[view] = _read(images, file) if file else _pool(stores[make], captions.get(view, {}).values())
+        features[name] = vectors[view] if judge.joint else stores[make]
     return Precomputed(keys, features)
 
 
@@ -315,12 +243,6 @@ def covers(found: Precomputed, members: Sequence[Member]) -> bool:
         if any(known.name(member.judge.perceive(sample)) not in known.places for sample in member.samples):
             return False
     return True
-
-
-def _images_of(member: Member) -> Collection[str]:
-    """The images of a member's samples, which need not be made for that."""
-    samples = member.samples
-    return samples.images if isinstance(samples, Slot) else {of.image for of in samples if of.image is not None}
 
 
 def see(images: Iterable[str], materials: Materials, folder: Path, progress: Progress | None = None) -> ImageVectors:

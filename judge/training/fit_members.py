@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +19,7 @@ from judge.judges import NOTHING, Explanation, Judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.identity import describe
 from judge.training.judge_file import LEARNT, Saved, describe_features, describe_member, save_network
-from judge.training.member import Member, Precomputed, TrainingSetup, assign
+from judge.training.member import Member, TrainingSetup, assign
 from judge.types import Predictions
 from judge.utils.identity import digest_of
 from judge.utils.launch import is_main_process
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 _MOST_LOADERS = 8
 _logger = logging.getLogger("judge")
-_WEIGHTS = ".weights.safetensors"  # In place of the suffix of a member's answers.
+# In place of the suffix of a member's answers: its weights, and the checkpoint of its unfinished training.
+_WEIGHTS, _TRAINING = ".weights.safetensors", ".training.safetensors"
 
 
 def answers_file(key: str, setup: TrainingSetup) -> Path | None:
@@ -44,15 +46,10 @@ def weights_beside(answers: Path) -> Path:
     return answers.with_suffix(_WEIGHTS)
 
 
-def checkpoint_beside(answers: Path) -> Path:
-    """File of the checkpoint of an unfinished training that belongs to a file of answers."""
-    return answers.with_suffix(".training.safetensors")
-
-
 def weights_file(member: Member, setup: TrainingSetup) -> Path | None:
     """File of the weights of a named member; None if they are not stored."""
     answers = answers_file(member.key, setup)
-    judge, from_file = member.judge, setup.materials.image_features  # Which nobody has of other images.
+    judge, from_file = member.judge, setup.materials.image_features  # Nobody has such vectors of other images.
     kept = setup.keeps_weights and judge.keeps_weights and not (judge.reads_vectors and from_file)
     return weights_beside(answers) if answers and kept and not member.is_refit else None
 
@@ -67,13 +64,11 @@ def are_stored(members: Sequence[Member], setup: TrainingSetup) -> bool:
 
 def load_answers(members: Sequence[Member], setup: TrainingSetup) -> list[Predictions | None]:
     """The answers of members that are trained together; None for a member whose answers or weights are not stored."""
-    found: dict[Path, tuple[dict[str, Any], dict[str, Any]] | None] = {}
+    files = _files(members, setup)
+    found = {path: read_sound(path, read_tensors) for path in dict.fromkeys(files) if path}
     answers: list[Predictions | None] = []
-    for member, path in zip(members, _files(members, setup), strict=True):
-        weights = weights_file(member, setup)
-        if path is not None and path not in found:
-            found[path] = read_sound(path, read_tensors)
-        stored = found[path] if path else None
+    for member, path in zip(members, files, strict=True):
+        stored, weights = path and found[path], weights_file(member, setup)
         if not stored or member.key not in stored[0] or (weights and read_sound(weights, read_notes) is None):
             answers.append(None)
         else:
@@ -83,21 +78,19 @@ def load_answers(members: Sequence[Member], setup: TrainingSetup) -> list[Predic
 
 def store_answers(members: Sequence[Member], setup: TrainingSetup, found: Sequence[Predictions]) -> None:
     """Store the answers of members that were trained together, if the run stores any; NaN is refused."""
-    for member, answers in zip(members, found, strict=True):
+    tensors, notes = dict[Path, dict[str, Any]](), dict[Path, dict[str, Any]]()
+    for member, path, answers in zip(members, _files(members, setup), found, strict=True):
         if not np.isfinite(answers.probabilities).all():
             mend = "lower --learning-rate, or use --precision no"
             raise JudgeError(f"judge '{member.judge.name}' predicts NaN", where=f"seed {member.seed}", mend=mend)
-    files: dict[Path, dict[str, Predictions]] = {}
-    about: dict[Path, dict[str, Any]] = {}
-    for member, path, answers in zip(members, _files(members, setup), found, strict=True):
         if path and (setup.sharing_of(member.judge) == "members" or is_main_process()):
-            files.setdefault(path, {})[member.key] = answers
-            about[path] = {} if member.is_refit else {"identity": describe(member)}
-    for path, by_key in files.items():
-        tensors = {key: answers.probabilities for key, answers in by_key.items()}
-        write_tensors(path, tensors, {key: dict(answers.notes) for key, answers in by_key.items()} | about[path])
+            tensors.setdefault(path, {})[member.key] = answers.probabilities
+            about = {} if member.is_refit else {"identity": describe(member)}
+            notes[path] = notes.get(path, {}) | {member.key: dict(answers.notes)} | about
+    for path, by_key in tensors.items():
+        write_tensors(path, by_key, notes[path])
         with suppress(OSError):
-            checkpoint_beside(path).unlink()
+            path.with_suffix(_TRAINING).unlink()
 
 
 def _files(members: Sequence[Member], setup: TrainingSetup) -> list[Path | None]:
@@ -110,20 +103,14 @@ def _files(members: Sequence[Member], setup: TrainingSetup) -> list[Path | None]
 
 def fit_member(member: Member, setup: TrainingSetup) -> Predictions:
     """Train one judge, by itself or with all processes, and return its answers about the test samples."""
-    answers = answers_file(member.key, setup)
     with threads(1 if setup.sharing_of(member.judge) == "members" else None):
-        judge = build_judge(member, setup, checkpoint=answers and checkpoint_beside(answers))
+        judge = build_judge(member, setup)
         judge.fit(member.training(), seed=member.stream, validation=member.validation())
-        return _answer(member, judge, setup)
-
-
-def _answer(member: Member, judge: Judge, setup: TrainingSetup) -> Predictions:
-    """A trained judge's answers about its test samples; its weights are stored."""
-    found = judge.predict(member.test())
-    if member.validates:
-        found = _validated(member, found, judge.predict(member.validation()))
-    _store_weights(judge, member, setup, found)
-    return found
+        found = judge.predict(member.test())
+        if member.validates:
+            found = _validated(member, found, judge.predict(member.validation()))
+        _store_weights(judge, member, setup, found)
+        return found
 
 
 def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predictions]:
@@ -190,8 +177,8 @@ def _store_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Pr
         save_network(cast("NetworkJudge", judge), path if writes else None, about)
 
 
-def build_judge(member: Member, setup: TrainingSetup, *, checkpoint: Path | None = None) -> Judge:
-    """The untrained judge of a member; its training is resumed from ``checkpoint``, if there is one."""
+def build_judge(member: Member, setup: TrainingSetup) -> Judge:
+    """The untrained judge of a member; its training is resumed from the checkpoint beside its answers, if any."""
     blueprint, recipe = member.judge, setup.recipe_of(member.judge)
     if blueprint.judge is not None:
         return blueprint.judge(member.target)
@@ -200,33 +187,34 @@ def build_judge(member: Member, setup: TrainingSetup, *, checkpoint: Path | None
     from judge.training.loop import NetworkJudge, Trainer
 
     accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
-    loaders = setup.loaders
+    answers, loaders = answers_file(member.key, setup), setup.loaders
     if sys.platform != "linux":
         loaders = 0  # They are forked, which is safe on Linux alone.
     elif loaders is None:  # Some for images on a GPU, and none on CPUs, which are busy.
         slow = "image" in blueprint.modalities and accelerator.device.type != "cpu"
         loaders = min(_MOST_LOADERS, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))) if slow else 0
+    trainer = Trainer(
+        accelerator,
+        setup.sharing or recipe.sharing,
+        answers and answers.with_suffix(_TRAINING),
+        workers=loaders,
+        on_epoch=partial(_log_epoch, member, setup),
+        on_step=setup.count,
+    )
+    features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
+    return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
 
-    def report(done: int, history: History) -> None:
-        log_epoch(member, setup, done, history.training[-1], history.validation[-1] if history.validation else None)
 
-    sharing = setup.sharing or recipe.sharing
-    trainer = Trainer(accelerator, sharing, checkpoint, workers=loaders, on_epoch=report, on_step=setup.count)
-    found = setup.precomputed or Precomputed()
-    materials = replace(setup.materials, features=found.features.get(blueprint.name))
-    return NetworkJudge(blueprint, member.target, recipe, trainer, materials)
-
-
-def log_epoch(member: Member, setup: TrainingSetup, epoch: int, loss: float, validation: float | None = None) -> None:
+def _log_epoch(member: Member, setup: TrainingSetup, epoch: int, history: History) -> None:
     """Log an epoch, but none of a refit: there are hundreds. No training ends because it cannot be logged."""
     if setup.log is None or member.is_refit:
         return
     evidence = getattr(member.samples, "evidence", None)
     whose = {"captioner": evidence.captioner} if evidence else {}
     names = {"side": member.side, "index": member.index, "seed": member.seed, "fold": member.split.fold}
-    losses = {"epoch": epoch, "loss": loss, "validation": validation}
+    losses = {"loss": history.training[-1], "validation": history.validation[-1] if history.validation else None}
     try:
-        setup.log("epoch", judge=member.judge.name, **whose, **names, **losses)
+        setup.log("epoch", judge=member.judge.name, **whose, **names, epoch=epoch, **losses)
     except FileNotFoundError:
         pass  # The main process has failed, said so, and removed the folder; this process is about to end.
     except OSError as error:

@@ -35,7 +35,7 @@ from judge.judges.prompts import Prompt
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import Judged
 from judge.training.checkpoint import save_weights
-from judge.training.member import Member, Precomputed
+from judge.training.member import Member
 from judge.types import Predictions, Progress, Sample, Side, Target, Words
 from judge.utils.launch import computes_on
 from judge.utils.parallel import threads
@@ -298,34 +298,28 @@ def open_judge(
     progress: Progress | None = None,
 ) -> tuple[Judge, list[str]]:
     """A trained judge, ready for ``samples``, and notes for the user; ``accelerator``: None for a new one."""
-    if saved.recipe is None:
-        seeing = saved.sees and saved.blueprint.reads_vectors
-        return _see(saved, samples, features, images, progress) if seeing else (open_self_trained(saved), [])
-    from judge.training.features import FeatureStore, precompute
+    if saved.recipe is None and not (saved.sees and saved.blueprint.reads_vectors):
+        return open_self_trained(saved), []
+    from judge.training.disk_cache import FeatureStore
+    from judge.training.features import precompute, see_others
+
+    if saved.recipe is None:  # It reads vectors of images.
+        judge: Any = open_self_trained(saved)
+        names = {sample.image for sample in samples if sample.image is not None}
+        own = replace(with_encoder(saved), images=images)
+        judge.images = see_others(judge.images, names, own, features, progress)
+        return judge, check_features(saved, describe_features(judge.images.features))
 
     materials = replace(saved.materials, images=images)
-    trained, made, notes = saved.features, Precomputed(), list[str]()
+    trained, notes = saved.features, list[str]()
     if saved.blueprint.backbone and not saved.blueprint.reader and not saved.sees:
         # It sees nothing, and needs no more than the shape.
         found: FeatureStore | None = FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"])
     else:
         member = Member(saved.blueprint, saved.target, samples, Split((), (), {}), 0)
-        made = precompute([member], materials, features, progress)
-        found = made.features.get(saved.blueprint.name)
+        found = precompute([member], materials, features, progress).features.get(saved.blueprint.name)
         notes = check_features(saved, describe_features(found)) if found and trained else []
     return restore(saved, replace(materials, features=found), accelerator), notes
-
-
-def _see(
-    saved: Saved, samples: Sequence[Sample], features: Path, images: MaskedImages | None, progress: Progress | None
-) -> tuple[Judge, list[str]]:
-    """A trained judge that reads vectors of images, with those of ``samples``; notes as of :func:`open_judge`."""
-    from judge.training.features import see_others
-
-    judge: Any = open_self_trained(saved)
-    names = {sample.image for sample in samples if sample.image is not None}
-    judge.images = see_others(judge.images, names, replace(with_encoder(saved), images=images), features, progress)
-    return judge, check_features(saved, describe_features(judge.images.features))
 
 
 def with_encoder(saved: Saved) -> Materials:

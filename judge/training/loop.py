@@ -1,14 +1,15 @@
 """The training loop: fit and predict for any :class:`~judge.judges.Network`, on Hugging Face Accelerate.
 
-The loop knows nothing of text or images: a network collates samples and returns logits, the target picks the loss,
-and Accelerate places tensors, sets the precision and, if several processes train one judge, averages gradients.
-The result depends on samples, recipe and seed alone: initial weights, order and dropout come from that seed, so it does
-not matter what is trained before it, beside it, or where.
+``NetworkJudge._train`` is the whole training, from top to bottom. It knows nothing of text or images: a network
+collates samples and returns logits, the target picks the loss, and Accelerate places tensors, sets the precision and,
+if several processes train one judge, averages gradients. The result depends on samples, recipe and seed alone: initial
+weights, order and dropout come from that seed, so it does not matter what is trained before it, beside it, or where.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Self, cast
@@ -30,7 +31,6 @@ from judge.training.batches import (
     make_schedule,
     report_lack_of_memory,
     run_fitting,
-    sums_of,
     to_probabilities,
     weighted_loss,
 )
@@ -75,21 +75,18 @@ class Trainer:
     def choose_micro_batch(self, recipe: Recipe, *, normalises: bool = False) -> int | None:
         """The samples of a forward pass; None for the whole share of a batch.
 
-        Batches are not cut where a sample's loss depends on the samples beside it (``normalises``).
-
         Raises:
-            JudgeError: batches would be cut that must not be.
+            JudgeError: batches would be cut whose samples are normalised together (``normalises``).
         """
-        size = recipe.micro_batch
-        if normalises:
-            if self.parallel:
-                what, mend = "batch normalisation is of one process's samples", "leave --sharing out, or take members"
-                raise JudgeError(what, where="--sharing data", mend=mend)
-            if isinstance(size, int):
-                what, mend = "batch normalisation is of whole batches", "leave it out, or take a smaller --batch-size"
-                raise JudgeError(what, where=f"--micro-batch {size}", mend=mend)
-            return None
-        return _USUAL if size == "usual" else size
+        if not normalises:
+            return _USUAL if recipe.micro_batch == "usual" else recipe.micro_batch
+        if self.parallel:
+            what, mend = "batch normalisation is of one process's samples", "leave --sharing out, or take members"
+            raise JudgeError(what, where="--sharing data", mend=mend)
+        if isinstance(recipe.micro_batch, int):
+            what, mend = "batch normalisation is of whole batches", "leave it out, or take a smaller --batch-size"
+            raise JudgeError(what, where=f"--micro-batch {recipe.micro_batch}", mend=mend)
+        return None
 
     def cut(self, batch: Sequence[int], size: int | None) -> list[MicroBatch]:
         """This process's share of a batch, cut into micro-batches of ``size``; as many in every process."""
@@ -104,6 +101,7 @@ class NetworkJudge:
 
     Attributes:
         micro_batch: samples of a forward pass; None for whole batches.
+        whole: whether outputs are log probabilities among all words, see :mod:`judge.training.batches`.
     """
 
     network: Network
@@ -113,7 +111,6 @@ class NetworkJudge:
     ) -> None:
         self.blueprint, self.target, self.recipe, self.trainer = blueprint, target, recipe, trainer
         self.materials = materials
-        # Its outputs are log probabilities among all words, see :mod:`judge.training.batches`.
         self.whole = materials.answering == "vocabulary" and blueprint.reads >= PROMPTED
         self.where = f"training judge '{blueprint.name}'"
         self.history = History()
@@ -157,56 +154,66 @@ class NetworkJudge:
         return self
 
     def _train(self, samples: Sequence[Sample], validation: Sequence[Sample], seed: int) -> None:
-        module, recipe, trainer = self.module, self.recipe, self.trainer
-        accelerator = trainer.accelerator
+        """Every epoch, batch and micro-batch of the training; the weights of the chosen epoch are left."""
+        module, recipe, trainer, accelerator = self.module, self.recipe, self.trainer, self.trainer.accelerator
         model, optimiser = self._place()
         wrapped = accelerator.prepare_optimizer(optimiser)
-        batches_a_pass = len(cut_up(range(len(samples)), recipe.batch_size))
-        read_from = trainer.checkpoint
-        if trainer.parallel and read_from is not None:
-            # Processes that train together may have different files, on disks of their own: then none is resumed.
-            losses = read_history(read_from)
-            read_from = read_from if all(other == losses for other in gather(losses)) else None
-        state = Checkpoint(
-            trainer.checkpoint if trainer.rank == 0 else None,
-            read_from=read_from,
-            seconds=trainer.seconds,
-            scaler=accelerator.scaler,
-            # All processes gather shards for the main one, which decides whether a write is due.
-            agree=(lambda due: bool(gather(due)[0])) if trainer.sharded else bool,
-        )
+        state = self._open_checkpoint()
         first = state.load(module, optimiser, seed=seed)
-        total = recipe.epochs * batches_a_pass
-        schedule = make_schedule(optimiser, recipe, total=total, done=first * batches_a_pass)
-        trainer.on_step(first * batches_a_pass)
-
-        def step() -> None:
-            if recipe.clip is not None:
-                trained = [weight for weight in module.parameters() if weight.requires_grad]
-                accelerator.clip_grad_norm_(trained, recipe.clip)
-            wrapped.step()
-            if schedule:
-                schedule.step()
-            wrapped.zero_grad()
-            trainer.on_step(1)
+        steps = len(cut_up(range(len(samples)), recipe.batch_size))
+        schedule = make_schedule(optimiser, recipe, total=recipe.epochs * steps, done=first * steps)
+        trainer.on_step(first * steps)
 
         for epoch in range(first, recipe.epochs):
             if recipe.patience and state.history.waited >= recipe.patience:
                 break
+            # Each epoch has random numbers of its own, so that a resumed training equals an uninterrupted one.
             torch.manual_seed(derive_seed(seed, epoch, trainer.rank))
-            module.train()
             order = np.random.default_rng(derive_seed(seed, epoch, 0)).permutation(len(samples)).tolist()
-            loss = self._train_epoch(model, samples, cut_up(order, recipe.batch_size), step)
-            if not np.isfinite(loss):
-                raise diverged(loss, epoch, where=self.where)
-            state.history.training.append(loss)
+            batches = cut_up(order, recipe.batch_size)
+            cut = [trainer.cut(batch, self.micro_batch) for batch in batches]
+            loaded = self._load(samples, list(chain.from_iterable(cut)))
+            # Summed on the device (MPS has no float64), and read once an epoch: reading waits for the device.
+            total = torch.zeros(
+                (),
+                dtype=torch.float32 if accelerator.device.type == "mps" else torch.float64,
+                device=accelerator.device,
+            )
+            module.train()
+
+            for batch, micro_batches in zip(batches, cut, strict=True):
+                # The gradient is that of the batch's weighted mean loss, whatever the micro-batches and processes are.
+                scale = trainer.world / sum(samples[place].weight for place in batch)
+                for number in range(len(micro_batches)):
+                    inputs, truth = next(loaded)
+                    # Shards are summed at every pass: until the last one, each process would hold a whole gradient.
+                    sums = trainer.sharded or number + 1 == len(micro_batches)
+                    with nullcontext() if sums else accelerator.no_sync(model):
+                        with accelerator.autocast():
+                            logits = model(inputs)
+                        loss = weighted_loss(logits.float(), truth, whole=self.whole) * scale
+                        accelerator.backward(loss)
+                    total = total + loss.detach().to(total.dtype) * len(batch)
+                if recipe.clip is not None:
+                    accelerator.clip_grad_norm_(optimiser.param_groups[0]["params"], recipe.clip)
+                wrapped.step()
+                if schedule:
+                    schedule.step()
+                wrapped.zero_grad()
+                trainer.on_step(1)
+
+            mean = float(accelerator.reduce(total, reduction="mean") if trainer.parallel else total) / len(samples)
+            if not np.isfinite(mean):
+                mend = "lower --learning-rate, or use --precision no"
+                raise JudgeError(f"loss is {mean} in epoch {epoch + 1}", where=self.where, mend=mend)
+            state.history.training.append(mean)
             if recipe.keep == "best":
-                logits = self._logits(validation)
-                held_out = weighted_loss(logits, Truth.of(validation, self.target), whole=self.whole)
+                held_out = weighted_loss(self._logits(validation), Truth.of(validation, self.target), whole=self.whole)
                 state.keep_best(module, float(held_out) / sum(sample.weight for sample in validation))
             state.save(module, optimiser, seed=seed)
             if trainer.on_epoch:
                 trainer.on_epoch(epoch + 1, state.history)
+
         state.restore_best(module)
         module.zero_grad(set_to_none=True)
         if accelerator.device.type != "cpu":
@@ -229,35 +236,20 @@ class NetworkJudge:
         accelerator.ddp_handler = handler
         return accelerator.prepare(module), optimiser
 
-    def _train_epoch(
-        self, model: nn.Module, samples: Sequence[Sample], chosen: Sequence[Sequence[int]], step: Callable[[], None]
-    ) -> float:
-        """One pass over the batches; returns the mean loss.
-
-        The gradient of a batch is that of its weighted mean loss, however many processes and micro-batches it is cut
-        into: each micro-batch adds its weighted sum over the weight of the whole batch.
-        """
-        trainer, accelerator = self.trainer, self.trainer.accelerator
-        # On the device, and read once an epoch: reading waits for the device.
-        total = torch.zeros((), dtype=sums_of(accelerator.device), device=accelerator.device)
-        cut = [trainer.cut(batch, self.micro_batch) for batch in chosen]
-        loaded = self._load(samples, list(chain.from_iterable(cut)))
-        for batch, parts in zip(chosen, cut, strict=True):
-            scale = trainer.world / sum(samples[place].weight for place in batch)
-            for number in range(len(parts)):
-                inputs, truth = next(loaded)
-                # Shards are summed at every pass: until the last one, each process would hold a whole gradient.
-                sums = trainer.sharded or number + 1 == len(parts)
-                with nullcontext() if sums else accelerator.no_sync(model):
-                    with accelerator.autocast():
-                        logits = model(inputs)
-                    loss = weighted_loss(logits.float(), truth, whole=self.whole) * scale
-                    accelerator.backward(loss)
-                total = total + loss.detach().to(total.dtype) * len(batch)
-            step()
-        if trainer.parallel:
-            total = accelerator.reduce(total, reduction="mean")
-        return float(total) / len(samples)
+    def _open_checkpoint(self) -> Checkpoint:
+        """The state of the training; processes that train together resume if all have the same file, or none does."""
+        trainer = self.trainer
+        path = trainer.checkpoint
+        if trainer.parallel and path is not None:
+            histories = gather(read_history(path))  # Machines may have disks of their own.
+            path = path if all(other == histories[0] for other in histories) else None
+        return Checkpoint(
+            trainer.checkpoint if trainer.rank == 0 else None,
+            read_from=path,
+            seconds=trainer.seconds,
+            scaler=trainer.accelerator.scaler,
+            sharded=trainer.sharded,
+        )
 
     def _load(self, samples: Sequence[Sample], cut: Sequence[MicroBatch]) -> Iterator[tuple[Batch, Truth]]:
         device, workers = self.trainer.accelerator.device, self.trainer.workers
@@ -273,24 +265,20 @@ class NetworkJudge:
         best = self.history.best
         return Predictions(found, self.target, {} if best is None else {"epoch": best})
 
+    @torch.no_grad()
     def _logits(self, samples: Sequence[Sample]) -> Tensor:
         """Logits [N, A] float64 on the CPU; each process computes a share, and all get the whole."""
-        trainer, accelerator = self.trainer, self.trainer.accelerator
-        # Without gradients more samples fit into a GPU. On CPUs that would change the last digits, and save no time.
-        size = self.micro_batch or EVALUATION_BATCH
-        if not trainer.sharded and accelerator.device.type != "cpu":
-            size = EVALUATION_BATCH
-
-        def compute(size: int) -> Tensor:
-            loaded = self._load(samples, trainer.cut(range(len(samples)), size))
-            return torch.cat([self.network(batch) for batch, _ in loaded]).cpu().double()
-
+        trainer = self.trainer
         self.module.eval()
-        with torch.no_grad(), accelerator.autocast():
-            if trainer.sharded:
-                rows = compute(size)  # Shards are gathered pass by pass: all processes need as many.
-            else:
-                rows = run_fitting(compute, min(size, len(samples)), where="predicting", mend=_SMALLER)
+        if trainer.sharded:  # Shards are gathered pass by pass: all processes need as many.
+            rows = self._pass(samples, self.micro_batch or EVALUATION_BATCH)
+        else:
+            # Without gradients more samples fit into a GPU. On CPUs that would change the last digits, and save no
+            # time.
+            on_cpu = trainer.accelerator.device.type == "cpu"
+            size = (on_cpu and self.micro_batch) or EVALUATION_BATCH
+            work = partial(self._pass, samples)
+            rows = run_fitting(work, min(size, len(samples)), where="predicting", mend=_SMALLER)
         if not trainer.parallel:
             return rows
         found = torch.empty(len(samples), rows.shape[-1], dtype=torch.float64)
@@ -299,14 +287,14 @@ class NetworkJudge:
             found[rank :: trainer.world] = part[: len(places)]  # Without rows that do not count.
         return found
 
+    def _pass(self, samples: Sequence[Sample], size: int) -> Tensor:
+        """Logits of this process's share of ``samples``, ``size`` at a time."""
+        loaded = self._load(samples, self.trainer.cut(range(len(samples)), size))
+        with self.trainer.accelerator.autocast():
+            return torch.cat([self.network(batch) for batch, _ in loaded]).cpu().double()
+
     def restore(self, samples: Sequence[Sample], path: Path, *, seed: int) -> Self:
         """Load the weights of a judge that was fitted to these samples with this seed."""
         self.network = self.make(samples, seed)
         load_weights(path, self.module)
         return self
-
-
-def diverged(loss: float, epoch: int, *, where: str) -> JudgeError:
-    """The error of a loss that is not finite; epochs count from 0."""
-    mend = "lower --learning-rate, or use --precision no"
-    return JudgeError(f"loss is {loss} in epoch {epoch + 1}", where=where, mend=mend)

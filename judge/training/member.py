@@ -91,7 +91,8 @@ class Member:
 
 def derive_seed(*numbers: int) -> int:
     """One seed, of 63 bits, from several numbers; (s,), (s, 0) and (s, 0, 0) give three."""
-    # numpy pads with zeros, so the count is hashed too; except for three numbers, which published figures come from.
+    # SeedSequence ignores trailing zeros, so the count is hashed too. It is not for three numbers: that would change
+    # published figures.
     count = () if len(numbers) == 3 else (len(numbers),)
     return int(np.random.SeedSequence(numbers, spawn_key=count).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
@@ -100,26 +101,21 @@ def assign(members: Sequence[Member]) -> list[Assignment]:
     """Members for joint training: each predicts its test samples and, if it validates, then its validation samples."""
     # Most caption indices have the same images: look up once how a split divides them.
     known: dict[tuple[int, tuple[str, ...]], tuple[IntArray, FloatArray, IntArray]] = {}
-    images: dict[int, tuple[str, ...]] = {}
-    perceived: dict[int, Sequence[Sample]] = {}
+    views: dict[int, tuple[tuple[str, ...], Sequence[Sample]]] = {}
     found = []
     for member in members:
-        if id(member.samples) not in images:
-            images[id(member.samples)] = tuple(sample.image_id for sample in member.samples)
-            blanked = [member.judge.perceive(sample) for sample in member.samples] if member.judge.blanked else None
-            perceived[id(member.samples)] = blanked or member.samples
-        key = id(member.split), images[id(member.samples)]
+        if id(member.samples) not in views:
+            perceived = [*map(member.judge.perceive, member.samples)] if member.judge.blanked else member.samples
+            views[id(member.samples)] = tuple(sample.image_id for sample in member.samples), perceived
+        images, perceived = views[id(member.samples)]
+        key, split = (id(member.split), images), member.split
         if key not in known:
-            learnt, test = member.places(member.split.train), member.places(member.split.test)
-            places = test + (member.places(member.split.validation) if member.validates else [])
-            samples = list(member.samples)
+            learnt, samples = member.places(split.train), list(member.samples)
+            asked = member.places(split.test) + (member.places(split.validation) if member.validates else [])
             counts = [member.weight(samples[place]) for place in learnt]
-            known[key] = np.array(learnt, dtype=np.int64), np.array(counts), np.array(places, dtype=np.int64)
-        name = member.seed, member.split.fold, id(member.split)
-        seed = derive_seed(member.seed, 0, member.split.fold)
-        found.append(
-            Assignment(member.side, perceived[id(member.samples)], *known[key], seed, name, dict(member.settings))
-        )
+            known[key] = np.array(learnt, dtype=np.int64), np.array(counts), np.array(asked, dtype=np.int64)
+        seed, name = derive_seed(member.seed, 0, split.fold), (member.seed, split.fold, id(split))
+        found.append(Assignment(member.side, perceived, *known[key], seed, name, dict(member.settings)))
     return found
 
 

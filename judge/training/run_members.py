@@ -45,29 +45,19 @@ def prepare_members(
     members: Sequence[Member], setup: TrainingSetup, progress: Progress | None = None
 ) -> tuple[list[Member], TrainingSetup]:
     """The members with their keys, and a setup with the features that they need and the sharing that suits them."""
-    setup = _choose_sharing(members, setup)
+    # Processes that train one judge wait for each other at every step: if there are enough judges, each process of a
+    # launch on GPUs trains whole ones, unless weights are sharded.
+    large = sum(setup.sharing_of(member.judge) == "data" for member in members)
+    if not setup.sharing and 1 < promised() <= large and not uses_fsdp() and computes_on() != "cpu":
+        setup = replace(setup, sharing="members")
     judges = {member.judge.name: member.judge for member in members}.values()
     if not setup.precomputed and any("image" in judge.modalities or judge.reader for judge in judges):
         from judge.training.features import precompute
 
         found = precompute(members, setup.materials, setup.features, progress)
         setup = replace(setup, precomputed=found)
-    named = [
-        replace(member, key=key_of(of), ingredients={} if member.is_refit else of)
-        for member, of in zip(members, identify(members, setup), strict=True)
-    ]
-    return named, setup
-
-
-def _choose_sharing(members: Sequence[Member], setup: TrainingSetup) -> TrainingSetup:
-    """Let each process of a launch train whole judges if they are on GPUs, not sharded, and enough for all.
-
-    Processes that train one judge wait for each other at every step.
-    """
-    large = sum(setup.sharing_of(member.judge) == "data" for member in members)
-    if setup.sharing or not 1 < promised() <= large or uses_fsdp() or computes_on() == "cpu":
-        return setup
-    return replace(setup, sharing="members")
+    each = zip(members, identify(members, setup), strict=True)
+    return [replace(one, key=key_of(of), ingredients={} if one.is_refit else of) for one, of in each], setup
 
 
 def train_members(
@@ -166,7 +156,7 @@ def _shown(
 
     def watch() -> None:
         while not over.wait(1):
-            with suppress(Exception):  # Of the caller's own function: it is called by the main thread too.
+            with suppress(Exception):  # The caller's function failed; the main thread calls it too.
                 show()
 
     thread = Thread(target=watch, daemon=True)
@@ -185,7 +175,10 @@ def _shown(
 def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> Iterator[Finished[R]]:
     from joblib import delayed
 
-    workers = min(setup.workers or _default_workers(batches), max(1, len(batches)))
+    # By default one a core; one in all for networks on a GPU, where they would compete, and for large ones.
+    recipes = [recipe for batch in batches if (recipe := batch[0][0].judge.recipe)]
+    alone = recipes and (computes_on() != "cpu" or any(recipe.sharing == "data" for recipe in recipes))
+    workers = min(setup.workers or (1 if alone else usable_cores()), max(1, len(batches)))
     if workers <= 1:
         yield from (_work(batch, setup, then) for batch in batches)
         return
@@ -243,13 +236,5 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
     }
     for member in chain.from_iterable(batch):
         if isinstance(member.samples, Slot) and member.is_refit:
-            member.samples.evidence.release()  # That of hundreds of refits would not fit into memory.
+            member.samples.evidence.release()  # The evidence of hundreds of refits would not fit into memory.
     return results, trained
-
-
-def _default_workers(batches: Sequence[Batch]) -> int:
-    """One a core; one in all for networks on a GPU, where they would compete, and for large ones."""
-    recipes = [batch[0][0].judge.recipe for batch in batches]
-    if any(recipe is not None and recipe.sharing == "data" for recipe in recipes):
-        return 1
-    return 1 if any(recipes) and computes_on() != "cpu" else usable_cores()

@@ -131,16 +131,11 @@ class Judge:
         *,
         masked: bool = False,
     ) -> FloatArray:
-        """The probability of each caption's own class, [N]: how much the caption gives away. See :meth:`probabilities`.
-
-        Args:
-            captions: N texts.
-            labels: N names of classes.
-            images: see :meth:`probabilities`.
-            masked: see :meth:`probabilities`.
+        """The probability of each caption's own class, [N], of the N names ``labels``: how much the caption gives away.
 
         Raises:
-            JudgeError: another number of labels, or one that is no class; as :meth:`probabilities`.
+            JudgeError: another number of labels, or one that is no class; as :meth:`probabilities`, whose arguments
+                the others are.
         """
         self._check(captions, images, masked)
         if len(labels) != len(captions):

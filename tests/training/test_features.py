@@ -22,7 +22,8 @@ from judge.masking.images import encode
 from judge.masking.instances import from_mask
 from judge.masking.masked_images import MaskedImages
 from judge.masking.people import Hiding
-from judge.training.features import FeatureStore, ImageCache, precompute
+from judge.training.disk_cache import FeatureStore
+from judge.training.features import ImageCache, precompute
 from judge.training.member import Member
 from judge.types import Sample
 

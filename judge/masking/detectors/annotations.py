@@ -23,7 +23,7 @@ SHAPES = (
 )
 # COCO's numbers of categories, in the order of its categories.
 _COCO = [str(number) for number in range(1, 91) if number not in {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}]
-_CLASSES = "classes.txt"  # As LabelImg leaves it beside its labels.
+_CLASSES = "classes.txt"  # LabelImg leaves it beside its labels.
 # COCO's own polygons reach over the border by a fraction of a pixel.
 _TOLERANCE = 2.0
 _GROWTH = np.array([-_TOLERANCE, -_TOLERANCE, 2 * _TOLERANCE, 2 * _TOLERANCE])
