@@ -172,7 +172,7 @@ def _make_writer(
     from judge.captioning.checkpoints import CheckpointWriter, load_writer
 
     if not isinstance(model, str):  # Its owner decides its device, and how deterministic it is.
-        with raise_together():
+        with launch.raise_together():
             return CheckpointWriter(model, how), ()
     if endpoint:
         with launch.raise_together():

@@ -6,6 +6,7 @@ allows no request, and no script but the one that sorts the examples. Figures ar
 
 import base64
 import hashlib
+import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from judge.attribution.people import AGAINST, FOR
 from judge.errors import JudgeError, some
 from judge.judges import find_judge
 from judge.measure import Result
@@ -49,6 +53,14 @@ _SHADING = (
     "Shading: what a word adds to the log-odds of the true class (in conditional leakage: to its probability; orange, "
     "underlined), or takes away (blue, dotted)."
 )
+_PLACES = (
+    "On images: what a place adds to the log-odds of the true class (orange), or takes away (blue), whatever the "
+    "caption says."
+)
+_OPAQUE, _FINE = 0.8, 4
+"""Opacity of the strongest place of a map; pixels of a place along a side."""
+# Below a map the image is grey, so that its own colours are not taken for the map's.
+_GREY = "background-blend-mode:normal,luminosity,normal"
 _MOST_WORDS = 3
 """Words that a sentence on an example names."""
 _WHO = {"human": "a person wrote", "generated": "the captioner wrote"}
@@ -204,23 +216,49 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     images = [image for image in table["image_id"].unique() if image in pictures]
     known = {image: f"pic{number}" for number, image in enumerate(images)}
     largest = {metric: _strong(texts.unique()) for metric, texts in table.groupby("metric", observed=True)["words"]}
-    cards = []
+    # A rule for each image, so that one that several rows show is there once.
+    rules = [f".{name}{{background-image:{_url(pictures[image], 'jpeg')}}}" for image, name in known.items()]
+    cards, maps = [], 0
     for _, rows in table.groupby(CARD, sort=False, observed=True):
         card = _card(rows.to_dict("records"), largest[rows["metric"].iloc[0]])
         card["picture"] = known.get(card["image_id"], "")
+        if card["picture"] and (places := rows["places"].iloc[0]):
+            maps += 1
+            card["picture"] += f" map{maps}"
+            drawn, white = _draw_places(places)
+            layers = ",".join([_url(drawn, "png"), _url(pictures[card["image_id"]], "jpeg"), _url(white, "png")])
+            rules.append(f".map{maps}{{background-image:{layers};{_GREY}}}")
         cards.append(card if names else card | {"image_id": ""})
-    # A rule for each image, so that one that several rows show is there once.
-    data = {name: base64.b64encode(pictures[image]).decode() for image, name in known.items()}
-    rules = [f".{name}{{background-image:url(data:image/jpeg;base64,{text})}}" for name, text in data.items()]
     return {
         "cards": cards,
         "captioners": list(dict.fromkeys(card["captioner"] for card in cards)),
         "rows": list(dict.fromkeys(card["title"] for card in cards)),
         "classes": sorted({card["class_"] for card in cards}),
         "tasks": sorted({task for card in cards for task in card["tasks"]}),
-        "note": " ".join([*([_HIDDEN] if known else []), *([_SHADING] if table["words"].any() else [])]),
+        "note": " ".join(
+            note for note, holds in [(_HIDDEN, known), (_SHADING, table["words"].any()), (_PLACES, maps)] if holds
+        ),
         "css": "".join(rules),
     }
+
+
+def _url(data: bytes, kind: str) -> str:
+    return f"url(data:image/{kind};base64,{base64.b64encode(data).decode()})"
+
+
+def _draw_places(places: str) -> tuple[bytes, bytes]:
+    """The map of an image (:mod:`judge.measure.places`) as a transparent PNG, and a white one of the same size."""
+    from matplotlib import image
+
+    rows, columns, *values = map(float, places.split())
+    added = np.reshape(values, (int(rows), int(columns)))
+    strength = np.clip(added / (np.quantile(np.abs(added), 0.98) or 1), -1, 1)
+    colours = np.where(strength[..., None] > 0, FOR, AGAINST) / 255
+    shown = np.concatenate([colours, _OPAQUE * np.abs(strength)[..., None]], axis=-1)
+    buffers = io.BytesIO(), io.BytesIO()
+    for buffer, layer in zip(buffers, (shown, np.ones_like(shown)), strict=True):
+        image.imsave(buffer, layer.repeat(_FINE, axis=0).repeat(_FINE, axis=1), format="png")
+    return buffers[0].getvalue(), buffers[1].getvalue()
 
 
 def _strong(texts: Iterable[str]) -> float:

@@ -161,7 +161,7 @@ def _losses(row: Summary, facts: Facts) -> str:
     if row.human_loss > _LOST * coin and facts.softmax == "vocabulary" and row.metric.uses_images:
         advice = "choose --answer-softmax restricted"
     elif row.human_loss > coin:
-        advice = "train for fewer epochs or on more images"
+        advice = "more images, or fewer epochs, may help"
     return f"; log loss {row.human_loss:.3f}, {who} {coin:.3f}: {advice}"
 
 
