@@ -8,7 +8,7 @@ a judge of its own to train.
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -78,7 +78,7 @@ def train_members(
     if not members[0].key:
         members, setup = prepare_members(members, setup, progress)
     if launched():
-        make_accelerator(mixed_precision=setup.mixed_precision)
+        accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
         # Keys may depend on the machine, e.g. on times of files: those of the main process count everywhere.
         keys = gather([member.key for member in members])[0]
         members = [replace(member, key=key) for member, key in zip(members, keys, strict=True)]
@@ -89,40 +89,23 @@ def train_members(
     for member in members:
         equal.setdefault(member.key, []).append(member)
     batches = list(_batches(list(equal.values())))
-    if launched():
-        found = _in_launch(batches, setup, then, progress)
+    if launched():  # All processes train the first ones together, and then each of them its share of the others.
+        first = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "data"]
+        rest = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "members"]
+        second = rest[accelerator.process_index :: accelerator.num_processes]
     else:  # Networks, which may share a GPU, after the others.
-        others = [batch for batch in batches if not batch[0][0].judge.recipe]
-        networks = [batch for batch in batches if batch[0][0].judge.recipe]
-        with _shown(batches, setup, progress) as (counted, show):
-            finished = chain(_in_workers(others, counted, then), _in_workers(networks, counted, then))
-            found = _collect(finished, show)
-    results = {key: iter(own) for key, own in found.items()}
-    return [next(results[member.key]) for member in members]
-
-
-def _in_launch(
-    batches: Sequence[Batch], setup: TrainingSetup, then: Then[R], progress: Progress | None
-) -> dict[str, list[R]]:
-    """Train the batches that all processes share, and this process's part of the others; returns those of all."""
-    accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
-    shared = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "data"]
-    rest = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "members"]
-    own = rest[accelerator.process_index :: accelerator.num_processes]
-    # An error in a shared training ends this process, and its launcher the others, which wait for it.
-    with _shown([*shared, *own], setup, progress) as (counted, show):
-        found = _collect((_work(batch, counted, then) for batch in shared), show)
-        with raise_together():
-            found |= _collect((_work(batch, counted, then) for batch in own), show)
-    return {key: results for part in gather(found) for key, results in part.items()}
-
-
-def _collect(finished: Iterator[Finished[R]], show: Callable[[int], None]) -> dict[str, list[R]]:
-    results: dict[str, list[R]] = {}
-    for found, trained in finished:
-        results |= found
-        show(trained)
-    return results
+        first = [batch for batch in batches if not batch[0][0].judge.recipe]
+        second = [batch for batch in batches if batch[0][0].judge.recipe]
+    found: dict[str, list[R]] = {}
+    with _shown([*first, *second], setup, progress) as (counted, show):
+        # An error in a shared training ends this process, and its launcher the others, which wait for it.
+        for part, ending in ((first, nullcontext()), (second, raise_together())):
+            with ending:
+                for results, trained in _in_workers(part, counted, then):
+                    found |= results
+                    show(trained)
+    each = {key: iter(results) for part in gather(found) for key, results in part.items()}
+    return [next(each[member.key]) for member in members]
 
 
 @contextmanager
@@ -173,13 +156,14 @@ def _shown(
 
 
 def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> Iterator[Finished[R]]:
+    """Train batches, several at a time in processes of their own; in a launch one by one in this process."""
     from joblib import delayed
 
     # By default one a core; one in all for networks on a GPU, where they would compete, and for large ones.
     recipes = [recipe for batch in batches if (recipe := batch[0][0].judge.recipe)]
     alone = recipes and (computes_on() != "cpu" or any(recipe.sharing == "data" for recipe in recipes))
     workers = min(setup.workers or (1 if alone else usable_cores()), max(1, len(batches)))
-    if workers <= 1:
+    if launched() or workers <= 1:
         yield from (_work(batch, setup, then) for batch in batches)
         return
     joint = all(batch[0][0].judge.joint for batch in batches)
@@ -222,14 +206,11 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
     if setup.sharing_of(members[0].judge) == "data":
         # Machines may have disks of their own: all processes train it, or none does.
         found = gather(found)[0]
-    if any(answers is None for answers in found):
-        stored = [answers is not None for answers in found]
+    if new := [place for place, answers in enumerate(found) if answers is None]:
         # Judges that choose together are all trained.
-        joint = members[0].judge.joint is not None
-        found = list(fit_jointly(members, setup)) if joint else [fit_member(members[0], setup)]
-        new = [place for place, old in enumerate(stored) if not old]
-        answers = cast("list[Predictions]", found)
-        store_answers([members[place] for place in new], setup, [answers[place] for place in new])
+        fitted = fit_jointly(members, setup) if members[0].judge.joint else [fit_member(members[0], setup)]
+        store_answers([members[place] for place in new], setup, [fitted[place] for place in new])
+        found = [*fitted]
     results = {
         same[0].key: [then(member, predictions) for member in same]
         for same, predictions in zip(batch, cast("list[Predictions]", found), strict=True)
