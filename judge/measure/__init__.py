@@ -17,7 +17,7 @@ from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.places import image_places
 from judge.measure.plan import Plan, Result
-from judge.measure.refits import check_refits, refit
+from judge.measure.refits import check_refits, refit, warn_of_many
 from judge.measure.table import Answers, answer_rows, in_order, score_table, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_qualities
@@ -74,7 +74,7 @@ def measure(
     counted = in_main_process(lambda: summarise_counts(work.counts, work.names, settings))
     if ready:
         ready()
-    for line in warn_of_few(work.conditional, plan.small):
+    for line in chain(warn_of_few(work.conditional, plan.small), warn_of_many(work.jobs, plan, setup)):
         _logger.info(line)
     work = _see(work, setup, progress)
     _, setup, answers, refits = _train(work, plan, setup, progress)

@@ -298,3 +298,22 @@ def test_captions_of_examples_are_as_written_as_read_and_as_judged(examined: Res
     assert len(counted)
     assert (counted["read"] == "").all()
     assert counted["probability"].isna().all()
+
+
+def test_very_many_refits_are_announced(
+    corpus: Corpus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each judge is trained on 10 exchanges and 20 halves again, and twice with shuffled labels."""
+    given: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "seeds": 1, "chance": 2, "workers": 1}
+    monkeypatch.setattr("judge.measure.refits._MANY", 10)
+    with caplog.at_level("INFO"):
+        result = evaluate(corpus, **given, refits=10)
+    (line,) = [of for of in caplog.messages if "will be trained" in of]
+    captioners = len(result.run["captioners"])
+    judges = len(result.scores[["captioner", "side", "index", "fold"]].drop_duplicates())
+    assert line == (
+        f"{judges} judges will be trained, and {judges * 32} in refits, which give intervals and p; "
+        "--refits 5 trains about half of them"
+    )
+    trained = result.replicates.groupby("kind").size().to_dict()
+    assert trained == {"exchanged": 10 * captioners, "half": 20 * captioners, "shuffled": 2 * captioners}
