@@ -6,7 +6,8 @@ judges, as ``judge evaluate`` does; the values are those of ``judge evaluate`` f
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,23 +16,32 @@ import pandas as pd
 from judge.metrics import METRICS
 from judge.metrics.counted.contingency import hot, read_probabilities, same_samples
 from judge.metrics.scores import SCORES, Judged, frequency_loss
+from judge.statistics.inference import LEAST_SPLITS, from_splits
 from judge.statistics.judged import Statistic
-from judge.types import BoolArray, Direction, FloatArray, TargetKind
+from judge.types import BoolArray, Direction, FloatArray, Interval, TargetKind
 
 
 class LearnedAmplification(NamedTuple):
     """A learned metric of arrays: the amplification, a fraction, and the scores of the judges of both sides.
 
-    ``value`` is NaN where a side has no value.
+    ``value`` is NaN where a side has no value. ``interval`` (95%) and ``p_value`` are for another sample of images, and
+    judges trained anew, by the corrected resampled t-test (Nadeau and Bengio, Machine Learning 2003). They are None
+    without ``folds``, or where a fold has no value.
     """
 
     value: float
     human: float
     generated: float
+    interval: Interval | None = None
+    p_value: float | None = None
 
 
 def lic(
-    y: npt.ArrayLike, human_probabilities: npt.ArrayLike, generated_probabilities: npt.ArrayLike
+    y: npt.ArrayLike,
+    human_probabilities: npt.ArrayLike,
+    generated_probabilities: npt.ArrayLike,
+    *,
+    folds: npt.ArrayLike | None = None,
 ) -> LearnedAmplification:
     """LIC (Hirota et al., CVPR 2022, eq. 9-11): probability of the true class where it is the most probable one.
 
@@ -41,28 +51,44 @@ def lic(
         >>> round(found.value, 4), found.human, found.generated
         (0.6, 0.3, 0.9)
 
+    With the fold in which each image was tested, the result has an interval and p:
+
+        >>> y, folds = [0, 1] * 5, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+        >>> right = [0.9, 0.8, 0.7, 0.9, 0.8, 0.7, 0.9, 0.6, 0.8, 0.9]
+        >>> generated = [[p, 1 - p] if of == 0 else [1 - p, p] for of, p in zip(y, right)]
+        >>> found = lic(y, [[0.5, 0.5]] * 10, generated, folds=folds)
+        >>> round(found.value, 3), round(found.interval.low, 3), found.p_value < 0.001
+        (0.55, 0.457, True)
+
     Args:
         y: annotated class of each image, [N], from 0.
         human_probabilities: probabilities of the judge of human captions, [N, K].
         generated_probabilities: probabilities of the judge of generated captions, [N, K].
+        folds: the fold of each image, [N], of cross-fitted judges: an image is scored by judges of the other folds'
+            images. Five or more.
 
     Raises:
-        ValueError: arrays of other values or shapes; probabilities of a sample that do not sum to one.
+        ValueError: arrays of other values or shapes; probabilities of a sample that do not sum to one; fewer folds.
     """
-    return _measure("lic", (y, human_probabilities), (y, generated_probabilities))
+    return _measure("lic", (y, human_probabilities), (y, generated_probabilities), folds=folds)
 
 
 def leakage(
-    y: npt.ArrayLike, human_probabilities: npt.ArrayLike, generated_probabilities: npt.ArrayLike
+    y: npt.ArrayLike,
+    human_probabilities: npt.ArrayLike,
+    generated_probabilities: npt.ArrayLike,
+    *,
+    folds: npt.ArrayLike | None = None,
 ) -> LearnedAmplification:
     """Leakage (Wang et al. 2019; LIC, eq. 4-6): difference of accuracies, classes counting equally.
 
-        >>> leakage([0, 1], [[0.6, 0.4], [0.8, 0.2]], [[1.0, 0.0], [0.2, 0.8]])
-        LearnedAmplification(value=0.5, human=0.5, generated=1.0)
+        >>> found = leakage([0, 1], [[0.6, 0.4], [0.8, 0.2]], [[1.0, 0.0], [0.2, 0.8]])
+        >>> found.value, found.human, found.generated
+        (0.5, 0.5, 1.0)
 
     Arguments and errors are those of :func:`lic`.
     """
-    return _measure("leakage", (y, human_probabilities), (y, generated_probabilities))
+    return _measure("leakage", (y, human_probabilities), (y, generated_probabilities), folds=folds)
 
 
 def imagecaptioner2(
@@ -71,16 +97,18 @@ def imagecaptioner2(
     generated_probabilities: npt.ArrayLike,
     *,
     ratio: bool = False,
+    folds: npt.ArrayLike | None = None,
 ) -> LearnedAmplification:
     """ImageCaptioner2 (Abdelrahman et al., AAAI 2024, eq. 1-2): mean probability of the true class.
 
-        >>> imagecaptioner2([0, 1], [[0.6, 0.4], [0.8, 0.2]], [[1.0, 0.0], [0.2, 0.8]])
-        LearnedAmplification(value=0.5, human=0.4, generated=0.9)
+        >>> found = imagecaptioner2([0, 1], [[0.6, 0.4], [0.8, 0.2]], [[1.0, 0.0], [0.2, 0.8]])
+        >>> found.value, found.human, found.generated
+        (0.5, 0.4, 0.9)
 
     With ``ratio`` the sides are divided instead of subtracted. Other arguments and errors are those of :func:`lic`.
     """
     name = "imagecaptioner2-ratio" if ratio else "imagecaptioner2"
-    return _measure(name, (y, human_probabilities), (y, generated_probabilities))
+    return _measure(name, (y, human_probabilities), (y, generated_probabilities), folds=folds)
 
 
 def dbac(
@@ -90,6 +118,8 @@ def dbac(
     human_mentions: npt.ArrayLike,
     generated_mentions: npt.ArrayLike,
     direction: Direction = "A->T",
+    *,
+    folds: npt.ArrayLike | None = None,
 ) -> LearnedAmplification:
     """DBAC (Nair et al., WACV 2026): normalised difference of omega, one over the mean loss times the mean prior.
 
@@ -111,12 +141,13 @@ def dbac(
         human_mentions: tasks that human captions name, multi-hot [N, L], or classes, multi-hot [N, K] or one each, [N].
         generated_mentions: the same of generated captions.
         direction: "A->T" or "T->A".
+        folds: as of :func:`lic`.
 
     Raises:
-        ValueError: arrays of other values or shapes, or another direction.
+        ValueError: arrays of other values or shapes, or another direction; fewer than five folds.
     """
     sides = (y, human_probabilities, human_mentions), (y, generated_probabilities, generated_mentions)
-    return _measure("dbac", *sides, direction=direction)
+    return _measure("dbac", *sides, direction=direction, folds=folds)
 
 
 def dpac(
@@ -126,18 +157,21 @@ def dpac(
     human_mentions: npt.ArrayLike,
     generated_mentions: npt.ArrayLike,
     direction: Direction = "A->T",
+    *,
+    folds: npt.ArrayLike | None = None,
 ) -> LearnedAmplification:
     """DPAC (Nair et al. 2025, eq. 9-11): normalised difference of psi, the mean of p(true) times the prior.
 
     As in the example of :func:`dbac` w is 2; p(true) is 1/2 and 1/4:
 
-        >>> dpac([0, 1], [[0.5, 0.5]] * 2, [[0.25, 0.75], [0.75, 0.25]], [[1], [1]], [[1], [1]])
-        LearnedAmplification(value=-0.3333333333333333, human=1.0, generated=0.5)
+        >>> found = dpac([0, 1], [[0.5, 0.5]] * 2, [[0.25, 0.75], [0.75, 0.25]], [[1], [1]], [[1], [1]])
+        >>> round(found.value, 4), found.human, found.generated
+        (-0.3333, 1.0, 0.5)
 
     Arguments and errors are those of :func:`dbac`.
     """
     sides = (y, human_probabilities, human_mentions), (y, generated_probabilities, generated_mentions)
-    return _measure("dpac", *sides, direction=direction)
+    return _measure("dpac", *sides, direction=direction, folds=folds)
 
 
 def theils_u(
@@ -176,7 +210,12 @@ def theils_u(
     return _measure("u", *sides, direction=direction)
 
 
-def _measure(name: str, *sides: tuple[npt.ArrayLike, ...], direction: Direction | None = None) -> LearnedAmplification:
+def _measure(
+    name: str,
+    *sides: tuple[npt.ArrayLike, ...],
+    direction: Direction | None = None,
+    folds: npt.ArrayLike | None = None,
+) -> LearnedAmplification:
     """A metric of METRICS; each side: truth, probabilities and, for priors, mentions."""
     directed = {"A->T": f"{name}-at", "T->A": f"{name}-ta"}
     metric = METRICS.get(directed.get(direction or "", name))
@@ -187,9 +226,21 @@ def _measure(name: str, *sides: tuple[npt.ArrayLike, ...], direction: Direction 
     answers = read_probabilities(truths, *(side[1] for side in sides), single=metric.target == "attribute")
     tables = [_captions(metric.target, metric.score, *of) for of in zip(truths, answers, said, strict=True)]
     statistic = Statistic(metric, pd.concat(tables))
-    sums = [np.asarray(statistic.rows(table).table.sum(axis=0)) for table in tables]
-    found = statistic(*sums)
-    return LearnedAmplification(float(found.value), float(found.human.value), float(found.generated.value))
+
+    def measure(parts: Sequence[pd.DataFrame]) -> Any:
+        return statistic(*(np.asarray(statistic.rows(part).table.sum(axis=0)) for part in parts))
+
+    found = measure(tables)
+    value = LearnedAmplification(float(found.value), float(found.human.value), float(found.generated.value))
+    if folds is None:
+        return value
+    of_image = np.asarray(folds)
+    same_samples(y=truths[0], folds=of_image)
+    if (number := len(np.unique(of_image))) < LEAST_SPLITS:
+        raise ValueError(f"folds: {LEAST_SPLITS} or more are needed, not {number}")
+    values = [float(measure([table[of_image == fold] for table in tables]).value) for fold in np.unique(of_image)]
+    tested = from_splits(value.value, values, ratio=1 / (number - 1), neutral=metric.neutral)
+    return value if tested is None else value._replace(interval=tested.interval, p_value=tested.p_value)
 
 
 def _captions(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import oracle
 import pandas as pd
 import pytest
 
-from judge import dbac, dpac, imagecaptioner2, leakage, lic
+from judge import dbac, dpac, evaluate, imagecaptioner2, leakage, lic
+from judge.calibration.grammar import make_world, simulate
+from judge.calibration.world import Captioner
 from judge.metrics import find_metric
 from judge.statistics.judged import Measured, Statistic, caption_table
 
@@ -165,9 +169,9 @@ def test_arrays_by_hand() -> None:
     """Classes count equally. Human: class 0 is right at 0.9 and (the first of equals) 0.5, class 1 at 0.7."""
     human = [[0.9, 0.1], [0.4, 0.6], [0.5, 0.5], [0.3, 0.7]]
     both = [0, 0, 0, 1], human, [[0.8, 0.2], [0.7, 0.3], [0.2, 0.8], [0.0, 1.0]]
-    assert lic(*both) == pytest.approx((0.75 - (1.4 / 3 + 0.7) / 2, (1.4 / 3 + 0.7) / 2, 0.75))
-    assert leakage(*both) == pytest.approx((0, 5 / 6, 5 / 6))
-    assert imagecaptioner2(*both) == pytest.approx(((1.7 / 3 + 1) / 2 - 0.65, 0.65, (1.7 / 3 + 1) / 2))
+    assert lic(*both)[:3] == pytest.approx((0.75 - (1.4 / 3 + 0.7) / 2, (1.4 / 3 + 0.7) / 2, 0.75))
+    assert leakage(*both)[:3] == pytest.approx((0, 5 / 6, 5 / 6))
+    assert imagecaptioner2(*both)[:3] == pytest.approx(((1.7 / 3 + 1) / 2 - 0.65, 0.65, (1.7 / 3 + 1) / 2))
     assert imagecaptioner2(*both, ratio=True).value == pytest.approx((1.7 / 3 + 1) / 1.3)
 
 
@@ -196,7 +200,34 @@ def test_directional_metrics_against_loops(function: type, pooled: bool, directi
         sides.append((probabilities, mentions, oracle.directional(rows, direction=direction, pooled=pooled)))
     found = function(truth, sides[0][0], sides[1][0], sides[0][1], sides[1][1], direction)
     before, after = sides[0][2], sides[1][2]
-    assert found == pytest.approx(((after - before) / (after + before), before, after))
+    assert found[:3] == pytest.approx(((after - before) / (after + before), before, after))
+
+
+def test_folds_give_the_interval_of_a_run() -> None:
+    """The arrays of a run with one caption a side and no refits have the interval and p of its table."""
+    world = make_world(60, seed=5)
+    human = {image: of[0] for image, of in world.human.by_image.items()}
+    captions = simulate(world, name="mine", captioner=Captioner(stereotype=0.9)).by_image
+    how: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 5, "seeds": 1, "refits": 0, "workers": 1}
+    result = evaluate(human=human, captions={"mine": captions}, labels=world.labels.by_image, **how)
+    row, classes = result.table(all=True).iloc[0], ["female", "male"]
+    assert row["basis"] == "splits"
+    sides = {side: of.sort_values("image_id") for side, of in result.scores.groupby("side", observed=True)}
+    y = np.array([classes.index(of) for of in sides["human"]["answer"]])
+    arrays = []
+    for table in (sides["human"], sides["generated"]):
+        right = table["probability"].to_numpy()
+        first = np.where(y == 0, right, 1 - right)
+        arrays.append(np.stack([first, 1 - first], axis=1))
+    found = lic(y, *arrays, folds=sides["human"]["fold"])
+    assert found.interval is not None
+    values = found.value, found.interval.low, found.interval.high, found.p_value
+    assert values == pytest.approx((row["amplification"], row["low"], row["high"], row["p_value"]))
+    assert lic(y, *arrays).interval is None
+    with pytest.raises(ValueError, match="folds: 5 or more are needed, not 2"):
+        lic(y, *arrays, folds=y)
+    with pytest.raises(ValueError, match="number of samples"):
+        lic(y, *arrays, folds=[0])
 
 
 def test_wrong_arrays() -> None:
