@@ -9,7 +9,8 @@ import typer
 from judge.commands.console import say
 from judge.errors import JudgeError
 from judge.report.cards import captioner_card, eval_results
-from judge.report.directory import REPORT, metrics_json
+from judge.report.directory import METRICS, REPORT, metrics_json
+from judge.report.index import INDEX, index_page, runs_in
 from judge.report.page import make_page
 from judge.report.saved_run import SavedRun
 from judge.report.sections import latex_report, markdown_report
@@ -51,12 +52,22 @@ def command(  # noqa: PLR0913, PLR0917 - options
     Values, intervals and tests are computed again from judges' answers and counts; a run whose metrics.json says
     something else is refused.
 
+    A folder of runs (runs/) gets an index of them: index.html, with every verdict and the values from run to run.
+
     Several runs must have a metric that was measured with the same settings, human captions and labels.
     """
     if kind != "html" and (no_examples or no_images or show_ids):
         raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
     if layout != "rows" and kind not in _TABLES:
         raise JudgeError("tables to paste alone have a layout", where="--layout", mend="add --format md or latex")
+    inside = [] if len(runs) > 1 or (runs[0] / METRICS).exists() else runs_in(runs[0])
+    if inside and kind == "html":
+        index = OutputFile(out or runs[0] / INDEX, overwrite=overwrite)
+        index.check()
+        with index.working():
+            index.write(index_page(runs[0], inside).encode())
+        say(f"The index of {len(inside)} runs is in {index.path}")
+        return
     if kind == "html" and out is None:
         if len(runs) > 1:
             what, mend = "several runs have no page of their own", "name a file with --out"

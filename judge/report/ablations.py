@@ -11,7 +11,7 @@ from judge.measure import Result
 from judge.report.directory import REPORT
 from judge.report.figures import variants
 from judge.report.notes import hidden_things, summary_lines
-from judge.report.page import make_ablation_page
+from judge.report.page import make_plain_page
 from judge.report.render import escape
 from judge.report.sections import Section, brief_notes, latex_tables
 from judge.report.table import COUNT, NUMBER, SIGNED, TEXT, Table, table_of, write
@@ -149,8 +149,7 @@ def files_of(
         Section("table", "All numbers", tables=lambda _, verbose: [] if verbose else tables, lines=lambda _: lines),
     ]
     lead = "One setting is varied; everything else stays."
-    about = {"title": what, "lead": lead, "command": config.command, "settings": settings}
-    page = make_ablation_page(sections, figures=folder, **about)
+    page = make_plain_page(sections, title=what, lead=lead, command=config.command, settings=settings, figures=folder)
     # A caption in print has the first note; the others are comments.
     floats = latex_tables([replace(table, notes=table.notes[:1]) for table in tables], f"{what}.")
     remarks = dict.fromkeys(f"% {escape(note)}\n" for table in tables for note in table.notes[1:])

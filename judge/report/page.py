@@ -106,13 +106,30 @@ def make_page(
     )
 
 
-def make_ablation_page(
-    sections: Iterable[Section], *, title: str, lead: str, command: str, settings: str, figures: Path
+def make_plain_page(
+    sections: Iterable[Section],
+    *,
+    title: str,
+    lead: str,
+    links: Iterable[tuple[str, str]] = (),
+    command: str = "",
+    settings: str = "",
+    figures: Path | None = None,
 ) -> str:
-    """The page of ``judge ablate``, as HTML; ``sections`` are of no result. ``figures`` as in :func:`make_page`."""
-    found = list(_sections(None, figures, sections))
-    about = {"title": title, "lead": lead, "command": command, "settings": settings}
-    return _render("ablation.html", sections=found, version=version("caption-judge"), **about)
+    """A page without examples, as HTML.
+
+    Args:
+        sections: of no result.
+        title: the heading.
+        lead: a sentence below it.
+        links: name and relative address of other pages.
+        command: that repeats the work with ``settings``; "" for neither.
+        settings: as YAML.
+        figures: as of :func:`make_page`.
+    """
+    about: dict[str, Any] = {"title": title, "lead": lead, "links": list(links)}
+    about |= {"command": command, "settings": settings, "sections": list(_sections(None, figures, sections))}
+    return _render("plain.html", version=version("caption-judge"), **about)
 
 
 def _render(template: str, css: str = "", **values: Any) -> str:

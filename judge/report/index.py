@@ -1,0 +1,124 @@
+"""An index page over the finished runs in a folder: their verdicts, and values from run to run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from judge.errors import FAULTS, JudgeError
+from judge.metrics import find_metric
+from judge.report import plots
+from judge.report.directory import METRICS, REPORT
+from judge.report.page import make_plain_page
+from judge.report.plots import Drawing
+from judge.report.sections import Section
+from judge.report.table import SIGNED, TEXT, Table, digits_of, table_of, write
+from judge.statistics.comparisons import NO_VERDICT
+from judge.statistics.summary import name_row
+from judge.types import Interval
+from judge.utils.reading import read_text
+
+INDEX = "index.html"
+_WIDEST = 12  # Inches of a figure.
+_NUMBERS = re.compile(r"([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of a run's table, as its ``metrics.json`` has it; a void row has no interval."""
+
+    run: str
+    captioner: str
+    title: str
+    value: float | None
+    interval: Interval | None
+    verdict: str
+    neutral: float
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The finished runs in a folder, by name; numbers in names count as numbers ("epoch-2" before "epoch-10")."""
+    found = (path.parent for path in folder.glob(f"*/{METRICS}"))
+    return sorted(found, key=lambda run: [(0, int(of)) if of.isdigit() else (1, of) for of in _NUMBERS.split(run.name)])
+
+
+def index_page(folder: Path, runs: Sequence[Path]) -> str:
+    """The page, as HTML.
+
+    Raises:
+        JudgeError: a run's ``metrics.json`` cannot be read.
+    """
+    entries = [entry for run in runs for entry in _read(run)]
+    links = [(run.name, f"{run.name}/{REPORT}") for run in runs if (run / REPORT).is_file()]
+    sections = [
+        Section("amplification", "From run to run", figures=lambda _: _drawings(entries)),
+        Section("table", "All runs", tables=lambda _, verbose: [] if verbose else [_table(entries)]),
+    ]
+    lead = f"{len(runs)} finished runs of {folder.resolve().name}."
+    return make_plain_page(sections, title="Runs", lead=lead, links=links)
+
+
+def _read(run: Path) -> Iterator[Entry]:
+    where = run / METRICS
+    try:
+        document = json.loads(read_text(where))
+        for row in document["results"]:
+            yield _entry(run.name, row, float(document["run"]["level"]))
+    except FAULTS as error:
+        what = f"cannot be read ({type(error).__name__})"
+        raise JudgeError(what, where=str(where), mend="measure that run again, or move its folder elsewhere") from error
+
+
+def _entry(run: str, row: Mapping[str, Any], level: float) -> Entry:
+    verdict, because = row["verdict"] or "not tested", row["because"]
+    void = verdict == NO_VERDICT
+    low, high = row["ci"] or (None, None)
+    interval = None if void or low is None or high is None else Interval(float(low), float(high), level)
+    metric, value = find_metric(row["metric"]), row["amplification"]
+    said = f"{verdict}: {because}" if void and because else verdict
+    about = str(row["captioner"]), name_row(metric, row["judge"])
+    return Entry(run, *about, None if value is None else float(value), interval, said, metric.neutral)
+
+
+def _table(entries: Sequence[Entry]) -> Table[Any]:
+    rows = []
+    for of in entries:
+        value = write(of.value, SIGNED, digits_of(of.interval))
+        interval = write(of.interval, SIGNED, digits_of(of.interval))
+        rows.append((of.run, of.captioner, of.title, value, interval, of.verdict))
+    numbers = [("amplification", TEXT), ("interval", TEXT), ("verdict", TEXT)]
+    note = "Values of two runs compare if their settings, images and labels are the same: judge compare tells."
+    return table_of(["run", "captioner", "metric (judge)"], numbers, rows, "Amplification", [note])
+
+
+def _drawings(entries: Sequence[Entry]) -> Iterator[Drawing]:
+    """Of each metric and judge of two runs or more, the values by run; a line for each captioner."""
+    for title in dict.fromkeys(of.title for of in entries):
+        known = [of for of in entries if of.title == title and of.value is not None]
+        runs = list(dict.fromkeys(of.run for of in known))
+        if len(runs) > 1:
+            yield _drawing(title, known, runs)
+
+
+def _drawing(title: str, known: Sequence[Entry], runs: Sequence[str]) -> Drawing:
+    figure = plots.new_figure(min(_WIDEST, max(plots.WIDTH, 0.5 * len(runs) + 2)), 3)
+    axes, captioners = figure.subplots(), list(dict.fromkeys(of.captioner for of in known))
+    axes.axhline(known[0].neutral, color=plots.INK, linewidth=0.8)
+    for number, name in enumerate(captioners):
+        own = [of for of in known if of.captioner == name]
+        places = [runs.index(of.run) + 0.06 * number for of in own]
+        colour, shape = plots.SEVERAL[number % len(plots.SEVERAL)], plots.MARKS[number % len(plots.MARKS)]
+        axes.plot(places, [of.value for of in own], f"{shape}-", color=colour, label=name)  # type: ignore[arg-type]
+        for place, of in zip(places, own, strict=True):
+            plots.draw_interval(axes, of.interval, place, vertical=True, color=colour, linewidth=1.2)
+    axes.set_xticks(range(len(runs)), list(map(plots.shorten, runs)), rotation=30, ha="right")
+    axes.set_ylabel("amplification")
+    if len(captioners) > 1:
+        plots.legend(figure, axes, captioners)
+    values = "; ".join(f"{of.run}, {of.captioner}: {of.value:+.3f}" for of in known)
+    note = "Bars: intervals; rows that a check voids have none. The line: no amplification."
+    return Drawing(f"runs-{title}", title, f"{values}.", note, figure)
