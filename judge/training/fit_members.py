@@ -199,10 +199,12 @@ def build_judge(member: Member, setup: TrainingSetup) -> Judge:
 
     accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
     answers, loaders = answers_file(member.key, setup), setup.loaders
+    features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
     if sys.platform != "linux":
         loaders = 0  # They are forked, which is safe on Linux alone.
-    elif loaders is None:  # Some for images on a GPU, and none on CPUs, which are busy.
-        slow = "image" in blueprint.modalities and accelerator.device.type != "cpu"
+    elif loaders is None:
+        # Some where images are read for a GPU. CPUs are busy; to fork takes longer than to copy stored features.
+        slow = "image" in blueprint.modalities and not features and accelerator.device.type != "cpu"
         loaders = min(_MOST_LOADERS, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))) if slow else 0
     trainer = Trainer(
         accelerator,
@@ -212,7 +214,6 @@ def build_judge(member: Member, setup: TrainingSetup) -> Judge:
         on_epoch=partial(_log_epoch, member, setup),
         on_step=setup.count,
     )
-    features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
     return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
 
 
