@@ -128,12 +128,17 @@ def test_links_and_the_files_that_are_named_lead_somewhere(page: Path) -> None:
 
 
 def test_ci_runs_the_readmes_own_two_commands() -> None:
-    """And README is short."""
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     found = [line.strip() for block in blocks(README, "bash") for line in block.splitlines() if "pip install" in line]
     assert len(found) == 2
     assert all(command in script for command in found)
-    assert len(README.read_text(encoding="utf-8").split()) <= 900
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), [("README.md", 900), ("CHANGELOG.md", 1000), ("BENCHMARKS.md", 2500), ("docs/trust.md", 1800)]
+)
+def test_pages_are_short(page: str, words: int) -> None:
+    assert len((ROOT / page).read_text(encoding="utf-8").split()) <= words
 
 
 def test_what_readme_shows_stands_in_the_docs_too() -> None:
