@@ -211,7 +211,15 @@ def attribute(
 
 
 def grad_cam(view: View, answer: int) -> FloatArray:
-    """The grid's channels, weighted by the answer's mean gradient on each and summed, [g, k]; negative sums are 0."""
+    """The grid's channels, weighted by the answer's mean gradient on each and summed, [g, k]; negative sums are 0.
+
+    Grad-CAM (Selvaraju et al., ICCV 2017, eq. 1 and 2). Two channels of two places, whose mean gradients are 1 and -2:
+
+        >>> from types import SimpleNamespace
+        >>> maps, gradients = torch.tensor([[[1.0, 4.0]], [[1.0, 1.0]]]), torch.tensor([[[1.0, 1.0]], [[-2.0, -2.0]]])
+        >>> grad_cam(SimpleNamespace(grid=lambda answer: (maps, gradients)), 0).tolist()
+        [[0.0, 2.0]]
+    """
     values, gradients = view.grid(answer)
     summed = (gradients.mean(dim=(1, 2), keepdim=True) * values).sum(dim=0).relu()
     return np.asarray(summed.detach().double().cpu())

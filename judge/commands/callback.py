@@ -102,14 +102,15 @@ class AmplificationCallback(TrainerCallback):
 
         Args:
             model: the captioner, of transformers, on its device.
-            processor: of text and images, unless the callback has one.
+            processor: of text and images, unless the callback has one, or had one before.
             epoch: its key in ``results``.
 
         Raises:
             JudgeError: there is no processor, no image can be captioned, or as :func:`judge.evaluate`.
         """
         start = time.monotonic()
-        captioner = wrap_captioner(model, self.processor or processor)
+        self.processor = self.processor or processor
+        captioner = wrap_captioner(model, self.processor)
         with _undisturbed(model):
             done = caption_images(captioner, self.images, self.writing)
             if not done.captions:

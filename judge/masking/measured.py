@@ -142,7 +142,13 @@ def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, 
 
 
 def pool(counts: FloatArray) -> FloatArray:
-    """``SHARES``, [4, ...], of summed counts in the order of :func:`count`, [5, ...]; NaN for 0 / 0."""
+    """``SHARES``, [4, ...], of summed counts in the order of :func:`count`, [5, ...]; NaN for 0 / 0.
+
+    People have 10 pixels, the detector finds 8, of which 6 are people; 12 are hidden, and 2 of the people's are not:
+
+        >>> pool(np.array([10, 8, 6, 2, 12])).round(2).tolist()
+        [0.6, 0.5, 0.2, 0.33]
+    """
     truth, found, both, visible, hidden = np.asarray(counts, dtype=np.float64)
     tops = np.stack([both, both, visible, hidden - (truth - visible)])
     bottoms = np.stack([truth, truth + found - both, truth, hidden])

@@ -26,6 +26,10 @@ _GREY = 128
 def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black") -> Pixels:
     """A copy of ``pixels``, [H, W, 3] uint8, without what is in ``region``, [H, W].
 
+        >>> image = np.array([[[10, 20, 30], [50, 60, 70]]], dtype=np.uint8)
+        >>> hide(image, np.array([[False, True]])).tolist()
+        [[[10, 20, 30], [0, 0, 0]]]
+
     ``fill``: "black", zeros, as in the papers; "mean", the mean colour of the visible pixels, or a middle grey where
     nothing is visible.
     """

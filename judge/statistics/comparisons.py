@@ -98,7 +98,11 @@ PairRows = Callable[[Summary, Summary], Pair | None]
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's step-down correction (Scandinavian Journal of Statistics 1979) over those that are there, at most 1."""
+    """Holm's step-down correction (Scandinavian Journal of Statistics 1979) over those that are there, at most 1.
+
+    >>> holm([0.01, None, 0.04, 0.03])
+    [0.03, None, 0.06, 0.06]
+    """
     order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     found: list[float | None] = [None] * len(p_values)
     least = 0.0

@@ -43,6 +43,9 @@ WordKind = Literal["content", "function", "number", "mark"]
 def tokenize(caption: str, *, contractions: Contractions = "whole", language: str = "en") -> tuple[str, ...]:
     """Lower-case words and punctuation marks of ``caption``.
 
+        >>> tokenize("The woman's T-shirt."), tokenize("She's out", contractions="split")
+        (('the', "woman's", 't', '-', 'shirt', '.'), ('she', "'s", 'out'))
+
     Unicode NFC; hyphens split ("t-shirt" is three tokens). ``whole`` keeps "woman's" and "don't" as one
     word, so that a possessive does not count as a mention; ``split`` gives "woman", "'s". Words of a ``language``
     without spaces are those of ICU's dictionary (JudgeError if it is not installed); Arabic loses its vowel signs.

@@ -163,10 +163,10 @@ def test_a_callback_measures_each_epoch(tmp_path: Path, monkeypatch: pytest.Monk
     row = again.table(all=True).iloc[0]
     results, history = found["watch"].results, found["trainer"].state.log_history
     logged = [entry for entry in history if "amplification/conditional" in entry]
-    assert [*results] == [1.0, 2.0]
-    assert [entry["amplification/conditional"] for entry in logged] == [
-        of.table().iloc[0]["amplification"] for of in results.values()
-    ]
+    assert [*results] == [1.0, 2.0, 0.0]
+    values = [of.table().iloc[0]["amplification"] for of in results.values()]
+    assert [entry["amplification/conditional"] for entry in logged] == values[:2]
+    assert found["after"]["amplification/conditional"] == values[2] == values[1]
     assert logged[1]["amplification/conditional"] == row["amplification"]
     assert logged[1]["amplification/names_one"] == row["names_one"]
     # An untrained captioner says the same of all images: its row is void, and has no interval.
