@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from helpers import known, one_line
+from helpers import known, one_line, with_captions
 
 from judge import evaluate, load_lexicon
 from judge.calibration.grammar import World, simulate
@@ -31,7 +31,8 @@ QUICK: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def corpus(world: World) -> Corpus:
-    return Corpus(world.human, (simulate(world, name="much", captioner=Captioner(stereotype=0.9)),), world.labels)
+    much = simulate(world, name="much", captioner=Captioner(stereotype=0.9))
+    return with_captions(Corpus(world.human, (much,), world.labels))
 
 
 def measured(corpus: Corpus, **settings: Any) -> Result:
