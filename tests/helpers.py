@@ -180,6 +180,12 @@ def few(files: WorldFiles, count: int = 1) -> WorldFiles:
     return files
 
 
+def with_captions(corpus: Corpus, count: int = 2) -> Corpus:
+    """The corpus with the first ``count`` human captions of each image: judges of each are trained."""
+    by_image = {image: texts[:count] for image, texts in corpus.human.by_image.items()}
+    return replace(corpus, human=replace(corpus.human, by_image=by_image))
+
+
 def save_captioner(folder: Path, family: str = "git", *, seed: int = 0) -> Path:
     """A tiny captioner of a family, with random weights large enough that captions depend on the picture."""
     from captioners import FAMILIES

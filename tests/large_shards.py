@@ -30,10 +30,11 @@ from judge.training.launch import make_accelerator, shard
 WORLD, BATCH, TOKENS = 2, 8, 640
 
 
-def llava() -> Any:
-    """Of LLaVA-1.5-7B's shape."""
-    seeing = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16}
-    writing = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
+def llava(share: int) -> Any:
+    """Of LLaVA-1.5-7B's shape, with one of ``share`` of its layers."""
+    seeing = {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16}
+    writing = {"hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32}
+    seeing["num_hidden_layers"], writing["num_hidden_layers"] = 24 // share, 32 // share
     config = tf.LlavaConfig(
         vision_config=tf.CLIPVisionConfig(**seeing, image_size=336, patch_size=14, projection_dim=768).to_dict(),
         text_config=tf.LlamaConfig(**writing, vocab_size=32064, max_position_embeddings=4096).to_dict(),
@@ -81,6 +82,20 @@ def peak(judge: AnswerJudge) -> dict[str, float]:
     return found | {"moments": sum(of.to_local().nbytes for of in moments) / 2**30}
 
 
+def measure(share: int) -> dict[str, Any]:
+    """Weights, units and memory of a judge with one of ``share`` of the layers."""
+    with torch.device("meta"):
+        model = llava(share)
+    model.tie_weights()
+    weights = model.num_parameters()
+    judge = make_judge(model)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        shard(make_accelerator(mixed_precision="bf16"), judge)
+        for part in judge.modules():  # Fake tensors tell "cpu" from "cpu:0".
+            part._buffers |= {name: torch.empty_like(of, device="cpu") for name, of in part._buffers.items()}
+        return {"weights": weights, "units": units(judge), "peak": peak(judge)}
+
+
 def main() -> None:
     os.environ |= {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
@@ -89,15 +104,7 @@ def main() -> None:
     mesh = init_device_mesh("cpu", (WORLD,))
     # Of fake tensors none can be made.
     _fully_shard._init_default_mesh = lambda *_, **__: mesh  # type: ignore[attr-defined]
-    with torch.device("meta"):
-        model = llava()
-    model.tie_weights()
-    judge = make_judge(model)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        shard(make_accelerator(mixed_precision="bf16"), judge)
-        for part in judge.modules():  # Fake tensors tell "cpu" from "cpu:0".
-            part._buffers |= {name: torch.empty_like(of, device="cpu") for name, of in part._buffers.items()}
-        found = {"units": units(judge), "peak": peak(judge)}
+    found = {share: measure(share) for share in (8, 4)}
     sys.stdout.write(json.dumps(found) + "\n")
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 from block_files import FILES, JAPANESE, BlockFiles
-from helpers import judge
+from helpers import instead, judge
 from launching import launch
 from test_docs import PAGES, ROOT, commands, parse
 
+from judge import evaluate
 from judge.text.lexicon import load_lexicon
 
 FENCED = re.compile(r"^```(.*)\n((?:.*\n)*?)```$", re.MULTILINE)
@@ -51,6 +52,8 @@ SMALL: dict[str, object] = {
 }  # fmt: skip
 """Options that a command gets if it has and does not give them: the defaults take hours on many images, and masks of
 untrained networks are refused."""
+FEWER = {"seeds": 2}
+"""Of what a page asks for the protocol of a paper, so many are enough."""
 EARLIER = ["--human", "captions_human.json", "--captions", "nic_plus.json", "--labels", "gender.csv"]
 """For "...", the options that an earlier example gave."""
 
@@ -82,6 +85,11 @@ def folder(files: BlockFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(files.root / "hub"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.syspath_prepend(str(ROOT / "scripts" / "papers"))
+    # No Java: METEOR reads paraphrases for many seconds. test_quality.py starts it.
+    monkeypatch.setenv("PATH", str(tmp_path))
+    # Python gets what commands get.
+    few = {name: SMALL[name] for name in ("folds", "refits", "chance", "resamples", "workers")}
+    monkeypatch.setattr("judge.evaluate", lambda *of, **how: evaluate(*of, **{**few, **how}))
     return tmp_path
 
 
@@ -153,6 +161,9 @@ def run(words: list[str], files: BlockFiles, folder: Path) -> None:
             continue
         if name in given and given[name] in (None, (), [], {}):
             own += ["--" + name.replace("_", "-"), *([str(value)] if value is not True else [])]
+    for name, most in FEWER.items():
+        if int(given.get(name) or 0) > most:
+            own = instead(own, f"--{name}", most)
     if launched:
         files.make("scripts", (), folder)
         assert words[:2] == ["accelerate", "launch"]

@@ -133,9 +133,8 @@ def test_detectors_change_what_judges_measure(world: WorldFiles, run_file: Path,
         "ablate", "detectors", run_file, *found, *given, "--detectors", f"gt,yolo,{model},same={same}", "--out", out
     )
     ablated = read_json(out / "detectors.json")
-    for detector in ("gt", "yolo", model):
-        alone = ["--judge", "sat", "--metrics", "imagecaptioner2", "--detector", detector]
-        assert numbers_of(ablated["judges"][detector]) == measured(run_file, tmp_path / detector, *found, *alone)
+    alone = ["--judge", "sat", "--metrics", "imagecaptioner2", "--detector", "yolo"]
+    assert numbers_of(ablated["judges"]["yolo"]) == measured(run_file, tmp_path / "yolo", *found, *alone)
     assert numbers_of(ablated["judges"]["same"]) == numbers_of(ablated["judges"]["gt"])
     agreement, *_ = ablated["agreement"]
     assert (agreement["variant"], agreement["correlation"]["pairs"]) == ("yolo", 2)

@@ -13,7 +13,7 @@ from judge.calibration.grammar import WorldFiles, make_world, write_world
 
 QUICK = (
     *("--metrics", "lic,dbac-at,dba-o,error", "--changes", "A->T,T->A,silence", "--doses", "0.4,0.8"),
-    *("--draws", 2, "--nulls", 3, "--sample", 300, "--resamples", 200),
+    *("--draws", 2, "--nulls", 3, "--sample", 300, "--resamples", 100, "--judge", "linear", "--folds", 3),
 )
 
 
@@ -75,6 +75,18 @@ def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments:
 def test_neither_side_is_favoured(files: WorldFiles, tmp_path: Path) -> None:
     """Tasks are of all captions: by those of one side alone, DBAC T->A of nothing is far from 0."""
     given = ["--metrics", "dbac-ta", "--changes", "brevity", "--doses", "0.5", "--draws", 2, "--nulls", 8]
-    done_well("calibrate", *inputs_of(files), *given, "--sample", 300, "--out", tmp_path / "out")
+    done_well(
+        "calibrate",
+        *inputs_of(files),
+        *given,
+        "--sample",
+        300,
+        "--folds",
+        3,
+        "--judge",
+        "linear",
+        "--out",
+        tmp_path / "out",
+    )
     nulls = results(tmp_path / "out")["dbac-ta"]["nulls"]
     assert abs(nulls["mean"]) < 3 * nulls["sd"] / 8**0.5

@@ -383,7 +383,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 
 def common(world: WorldFiles, out: Path) -> list[object]:
-    quick = ["--tuning", "zero-shot", "--folds", 2, "--resamples", 100, "--workers", 1]
+    quick = ["--tuning", "zero-shot", "--folds", 2, "--refits", 0, "--chance", 0, "--resamples", 100, "--workers", 1]
     return ["evaluate", *inputs_of(world), *pictures_of(world), *quick, "--out", out]
 
 

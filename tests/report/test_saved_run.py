@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import done_well, fault_of
+from helpers import done_well, fault_of, with_captions
 from pandas.testing import assert_frame_equal
 
 from judge import evaluate
@@ -35,6 +35,7 @@ from judge.types import Labels
 Made = Mapping[str, tuple[Result, Path]]
 QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 5, "refits": 0, "chance": 0, "least": 1}
 QUICK["judge"] = "linear"
+TESTED: dict[str, Any] = {"metrics": "lic,sc,ba", "folds": 2, "seeds": 1, "refits": 2, "chance": 1}
 # A captioner's name as hostile as a file system allows.
 NAMES = ("none", 'mu|ch, of "it" é')
 
@@ -48,10 +49,9 @@ def open_runs(folders: list[Path]) -> SavedRun:
 def small() -> Corpus:
     """A world with two human captions an image, and two captioners of other leanings."""
     world = make_world(90, seed=4)
-    human = replace(world.human, by_image={image: of[:2] for image, of in world.human.by_image.items()})
     knobs = dict(zip(NAMES, (0.0, 0.9), strict=True))
     captioners = (simulate(world, name=name, captioner=Captioner(stereotype=knob)) for name, knob in knobs.items())
-    return Corpus(human, tuple(captioners), world.labels)
+    return with_captions(Corpus(world.human, tuple(captioners), world.labels))
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +72,11 @@ def made(small: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, t
         patch.setenv("PATH", str(folder))  # No Java, which takes seconds to start.
         splits = run("splits", metrics="lic,dbac,dba,ratio", breakdown=True, quality=True, baseline=first)
     return {
-        "refits": run("refits", metrics="lic,sc,ba", refits=2, chance=1),
+        "refits": run("refits", **TESTED),
         "splits": splits,
         "seeds": run("seeds", alone, metrics="lic,dpac-at", protocol="paper", seeds=2),
         "counted": run("counted", metrics="ba,dpa", breakdown=True),
-        "several": run("several", replace(alone, labels=both), metrics="leakage,dba", folds=3),
+        "several": run("several", replace(alone, labels=both), metrics="leakage,dba", folds=2),
     }
 
 
@@ -212,7 +212,7 @@ def test_a_run_that_is_under_way(made: Made, tmp_path: Path) -> None:
 def test_runs_joined_are_one_run_of_both(small: Corpus, made: Made, tmp_path: Path) -> None:
     """A run of each captioner alone: the same rows, corrected p and differences as in the run of both."""
     result, _ = made["refits"]
-    settings = QUICK | {"metrics": "lic,sc,ba", "refits": 2, "chance": 1}
+    settings = QUICK | TESTED
     folders = [tmp_path / f"{place}" for place in range(2)]
     for folder, captioner in zip(folders, small.generated, strict=True):
         evaluate(replace(small, generated=(captioner,)), out=folder, **settings)

@@ -35,7 +35,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     given = ["--human", files.human, "--captions", files.captions["much"], "--labels", files.labels]
     given += ["--images", files.folder / "images", "--instances", files.folder / "instances.json", "--image-size", 64]
     given += ["--metrics", "lic,imagecaptioner2", "--judge", "linear,lstm,sat", "--protocol", "paper", "--seeds", 2]
-    given += ["--epochs", 1, "--resamples", 100, "--workers", 1, "--backbone", "resnet18"]
+    given += ["--epochs", 1, "--refits", 0, "--chance", 0, "--resamples", 100, "--workers", 1, "--backbone", "resnet18"]
     return ["evaluate", *given, "--backbone-weights", "random"]
 
 
