@@ -97,6 +97,8 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     metrics: str | Sequence[str] | None = None,
     judge: str | Sequence[str] | None = None,
     lexicon: PathLike | Lexicon | Mapping[str, Any] | None = None,
+    quality: bool | None = None,
+    baseline: str | None = None,
     protocol: Protocol | None = None,
     seeds: int | None = None,
     refits: int | None = None,
@@ -128,6 +130,8 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
         judge: names of judges, by default "words+embedding".
         lexicon: the words to hide: a name, a file, {class: [words]} or a :class:`judge.Lexicon`; for several
             attributes {attribute: one of these}.
+        quality: whether captions are scored too (BLEU, CIDEr, ...).
+        baseline: captioner that the others are compared with, by default all pairs.
         protocol: "crossfit" or "paper".
         seeds: repetitions.
         refits: refits of each judge for tests and intervals.
@@ -152,7 +156,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     if corpus is None and _in_memory(human, captions, labels, attribute or "gender"):
         read = {name: settings.pop(name, None) for name in ("human", "captions", "labels", "objects")}
         if models:  # The captions that they will write may be the only ones.
-            read["captions"] = read["captions"] or {}
+            read["captions"] = {} if read["captions"] is None else read["captions"]
         corpus = Corpus.read(**read, attribute=None if labels is None else attribute)
     if corpus is not None:
         settings = _with_sources(corpus, settings)
@@ -164,7 +168,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
 
 def _spelled(lexicon: Any, names: Sequence[str]) -> Any:
     """The setting ``lexicon`` with words in memory as text; ``names``: the attributes."""
-    if isinstance(lexicon, Mapping) and {*lexicon} <= {*names}:
+    if isinstance(lexicon, Mapping) and lexicon and {*lexicon} <= {*names}:
         return {name: _spelled(of, [name]) for name, of in lexicon.items()}
     return spell(lexicon, AND.join(names)) if isinstance(lexicon, Lexicon | Mapping) else str(lexicon)
 

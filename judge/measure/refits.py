@@ -24,8 +24,8 @@ from judge.training.member import TrainingSetup
 from judge.training.run_members import train_members
 from judge.types import SIDES, Progress, Side
 
-# From so many refits on, a run says before it trains how many they are; half of the refits must be as many as this.
-_MANY, _ENOUGH = 20_000, 5
+# From so many refits on, a run says before it trains how many they are; and from so many a judge, that half may do.
+_MANY, _HALVED = 20_000, 10
 Jobs = tuple[Job, ...]
 """One captioner's judges of some metrics, all trained again on the same data."""
 Chosen = dict[tuple[Side, int, int], Mapping[str, float]]
@@ -75,12 +75,12 @@ def refit(
 def warn_of_many(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> Iterator[str]:
     """A line where refits train very many judges: how many, and which setting trains fewer."""
     trained = [job for job in jobs if setup.is_trained(job.member.judge)]
-    times = {job.judge: plan.resamples_of(job.judge, job.evidence.target.kind, most_images(jobs)) for job in trained}
-    again = sum(sum(times[job.judge].values()) for job in trained)
+    times = [plan.resamples_of(job.judge, job.evidence.target.kind, most_images(jobs)) for job in trained]
+    again = sum(sum(of.values()) for of in times)
     if again > _MANY:
-        most = max(of.get("exchanged", 0) for of in times.values())
-        fewer = f"; --refits {most // 2} trains about half of them" if most >= 2 * _ENOUGH else ""
-        yield f"{len(jobs):,} judges will be trained, and {again:,} in refits, which give intervals and p{fewer}"
+        fewest = min(of.get("exchanged", 0) for of in times)
+        fewer = f"; --refits {fewest // 2} trains about half of them" if fewest >= _HALVED else ""
+        yield f"{len(trained):,} judges will be trained, and {again:,} in refits, which give intervals and p{fewer}"
 
 
 def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:

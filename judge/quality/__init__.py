@@ -63,8 +63,9 @@ class QualityScore:
 def change(after: QualityScore, before: QualityScore) -> tuple[float, float] | None:
     """How much higher a score of one captioner is than another's, and its p; None where one has no interval.
 
-    Standard errors are those that the intervals imply, and are taken as independent. Captioners do well on the same
-    images, so that p is larger than a test on pairs would give (on the safe side).
+    Standard errors are those that the intervals imply, and are taken as independent. Where captioners do well on the
+    same images, as they usually do, p is larger than a test on pairs would give. It is not corrected for the number of
+    captioners. Without any error p is 1 for equal scores, else 0.
     """
     from scipy import stats
 

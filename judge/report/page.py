@@ -230,6 +230,7 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     table = result.examples
     if not len(table):
         return None
+    table = table.assign(places=table["places"].fillna("") if "places" in table else "")  # Earlier runs have none.
     images = [image for image in table["image_id"].unique() if image in pictures]
     known = {image: f"pic{number}" for number, image in enumerate(images)}
     largest = {metric: _strong(texts.unique()) for metric, texts in table.groupby("metric", observed=True)["words"]}

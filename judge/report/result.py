@@ -21,7 +21,7 @@ from judge.report.plots import style
 from judge.report.saved_run import read_run
 from judge.report.sections import latex_report
 from judge.report.tables import result_table
-from judge.report.verdicts import verdicts
+from judge.report.verdicts import changes, verdicts
 from judge.report.warnings import warnings
 from judge.utils.outputs import OutputFile
 
@@ -46,14 +46,14 @@ class Result(measure.Result):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences that a reader of the numbers must know: warnings first, then how the numbers were made."""
+        """Sentences that a reader of the numbers should know: warnings first, then how the numbers were made."""
         return [*map(str, warnings(self)), *footnotes(self)]
 
     def by_class(self) -> pd.DataFrame:
         """Mean scores of the captions of each class, fractions, without intervals.
 
         The columns are captioner, metric (judge), class, images, human, generated and difference (generated - human).
-        Only metrics whose judges guess the attribute from all captions have rows.
+        The score of conditional leakage is the gain. Metrics of tasks, with priors, or counted ones have no rows.
         """
         found = class_score_table(self)
         return pd.DataFrame(found.rows, columns=[column.heading for column in found.columns])
@@ -117,12 +117,13 @@ class Result(measure.Result):
 
     def __str__(self) -> str:
         """The verdicts and the table of the terminal."""
-        said = "\n".join(f"{head}: {line}" for head, line in verdicts(self))
+        said = "\n".join([*(f"{head}: {line}" for head, line in verdicts(self)), *changes(self)])
         return f"{said}\n\n{self._shown().to_string(index=False)}"
 
     def _repr_html_(self) -> str:
         """The verdicts and the table of the terminal, for notebooks."""
         said = "".join(f"<li><b>{escape(head)}</b>: {escape(line)}</li>" for head, line in verdicts(self))
+        said += "".join(f"<li>{escape(line)}</li>" for line in changes(self))
         return f"<ul>{said}</ul>{self._shown().to_html(index=False)}"
 
     def _shown(self) -> pd.DataFrame:

@@ -74,7 +74,7 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         varied = next((of for of in ("mask", "detector") if (folder / f"{of}s.json").is_file()), "")
         if varied and not (folder / METRICS).exists():
             mend = f"open its report.html, or report a judge evaluate with one of its {varied}s (--{varied})"
-            raise JudgeError("is a folder of judge ablate, which has its page", where=str(folder), mend=mend)
+            raise JudgeError("is a folder of judge ablate", where=str(folder), mend=mend)
         document = json.loads(read_text(folder / METRICS))
         text = read_text(folder / SETTINGS)
         settings = parse_yaml(text, where=str(folder / SETTINGS), mend=AGAIN)

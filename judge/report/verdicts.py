@@ -22,6 +22,7 @@ from judge.statistics.comparisons import (
     Difference,
 )
 from judge.statistics.inference import SIGNIFICANT
+from judge.statistics.summary import Summary
 
 _MOST = 6
 """Pairs of captioners that have a sentence; the table of differences has all."""
@@ -136,24 +137,49 @@ def verdict_notes(result: Result) -> list[str]:
 
 
 def changes(result: Result) -> Iterator[str]:
-    """What each captioner changes against the run's baseline, in bias and quality, by the table of differences."""
+    """What each captioner changes against the run's baseline, in bias and quality, by the table of differences.
+
+    It helps to come nearer to no amplification.
+    """
     baseline, alone = result.run.get("baseline", ""), _with_one_judge(result)
+    distances = {row.key: _distance(row) for row in result.summaries}
     pairs: dict[str, list[Difference]] = {}
     for row in result.differences() if baseline else ():
         pairs.setdefault(row.first, []).append(row)
     for name, rows in pairs.items():
-        shown = [row for row in rows if row.verdict not in {None, *_NO_DIFFERENCE}]
+        tested = [row for row in rows if row.verdict not in {None, NO_VERDICT}]
+        shown = [row for row in tested if row.verdict not in _NO_DIFFERENCE]
         parts = [
             _moved(row.metric.title if row.metric.name in alone else row.title, row.value, row.p_holm) for row in shown
         ]
-        signs = {row.value > 0 for row in shown}
-        head = {(): "no change of bias was shown", (True,): "it did not help", (False,): "it helped"}
-        after, before = (of and of.row(_QUALITY) for of in map(result.quality.get, (name, baseline)))
-        moved = change(after, before) if after and before else None
-        if moved and moved[1] < SIGNIFICANT:
-            parts.append(_moved(_QUALITY, *moved))
-        said = head.get((*signs,), "it moved metrics both ways")
-        yield f"{name} against {baseline}: {said}{': ' * bool(parts)}{', '.join(parts)}."
+        nearer = {
+            distances[name, row.metric.name, row.judge] < distances[baseline, row.metric.name, row.judge]
+            for row in shown
+        }
+        head = {(): "no change of bias was shown", (True,): "it helped", (False,): "it did not help"}
+        said = head.get((*nearer,), "some metrics came nearer to no amplification, and others went away from it")
+        said = (
+            f"{said}: {', '.join(parts)}" if parts else said if tested else "there is no verdict on the change of bias"
+        )
+        yield f"{name} against {baseline}: {said}.{_quality_changed(result, name, baseline)}"
+
+
+def _distance(row: Summary) -> float:
+    """How far a row is from no amplification; of ratios by their logarithm."""
+    value, neutral = row.amplification, row.metric.neutral
+    if value is None:
+        return math.inf
+    return abs(math.log(value)) if neutral and value > 0 else abs(value - neutral)
+
+
+def _quality_changed(result: Result, name: str, baseline: str) -> str:
+    """A sentence on the caption quality of two captioners; "" where it was not measured."""
+    after, before = (of and of.row(_QUALITY) for of in map(result.quality.get, (name, baseline)))
+    if not after or not before or (moved := change(after, before)) is None:
+        return ""
+    if moved[1] >= SIGNIFICANT:
+        return f" {_QUALITY} was not shown to change ({after.value - before.value:+.3f})."
+    return f" {_moved(_QUALITY, *moved)}."
 
 
 def _moved(title: str, value: float, p_value: float | None) -> str:

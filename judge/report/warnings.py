@@ -68,8 +68,8 @@ def void_notes(result: Result) -> Iterator[str]:
             reasons.setdefault(finding.text, []).append((row, finding.figures))
     for reason, found in reasons.items():
         example, figures = found[0]
-        whose = f" for {example.title} of {example.captioner}" if len({of for _, of in found}) > 1 else ""
-        shown = f" ({figures}{whose})" if figures else ""
+        whose = f"{example.title} of {example.captioner}: " if len({of for _, of in found}) > 1 else ""
+        shown = f" ({whose}{figures})" if figures else ""
         for captioners, titles in _merged(row for row, _ in found):
             lacks = "value" if example.value is None else "verdict"
             yield f"No {lacks} for {titles} of {captioners}: {reason}{shown}."

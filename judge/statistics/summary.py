@@ -288,8 +288,10 @@ class JudgedRow:
         return float(1 - self._answers.groupby("answer", observed=True)["baseline"].mean().mean())
 
     def _human_loss(self) -> float | None:
-        """Mean loss of judges on human captions."""
-        return finite(self._answers.loc[self._answers["side"] == "human", "loss"].mean())
+        """Mean loss of judges on human captions, classes counting as in the metric."""
+        human = self._answers[self._answers["side"] == "human"]
+        of_class = human.groupby("answer", observed=True)["loss"].mean()
+        return finite(of_class.mean() if self.metric.balanced else human["loss"].mean())
 
     def _seed_sd(self) -> float | None:
         """Standard deviation over seeds, whose priors are of all captions; None for one seed."""

@@ -156,12 +156,11 @@ def _losses(row: Summary, facts: Facts) -> str:
     shares = np.array([*facts.images.values()], dtype=np.float64)
     shares = np.full(len(shares), 1 / len(shares)) if row.metric.balanced else shares / shares.sum()
     coin = float(-shares[shares > 0] @ np.log(shares[shares > 0]))
-    who = "a coin has" if np.allclose(shares, 1 / 2) else "class frequencies alone have"
+    who = "equal guesses have" if row.metric.balanced else "class frequencies alone have"
+    who = "a coin has" if np.allclose(shares, 1 / 2) else who
     advice = "more images may help"
     if row.human_loss > _LOST * coin and facts.softmax == "vocabulary" and row.metric.uses_images:
         advice = "choose --answer-softmax restricted"
-    elif row.human_loss > coin:
-        advice = "more images, or fewer epochs, may help"
     return f"; log loss {row.human_loss:.3f}, {who} {coin:.3f}: {advice}"
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from judge.errors import JudgeError, nearest
+from judge.errors import JudgeError, nearest, shortened
 from judge.text.tokens import kind_of, tokenize
 from judge.types import Words
 from judge.utils.plugins import load_plugin, origin, plugins
@@ -181,12 +181,21 @@ def spell(words: Lexicon | Mapping[str, Collection[str]], name: str) -> str:
     Args:
         words: a lexicon, or class -> its words.
         name: of the attribute, for words that have none.
+
+    Raises:
+        JudgeError: there are no classes, or a class or a word is no text.
     """
     if not isinstance(words, Lexicon):
-        classes = {key: [of] if isinstance(of, str) else [*of] for key, of in words.items()}
-        return json.dumps({"name": name, "classes": classes}, ensure_ascii=False, default=str)
-    lists = {"classes": words.classes, "spellings": words.spellings}
-    found = {part: {key: sorted(of) for key, of in lists[part].items()} for part in lists}
+        lists = {key: [of] if isinstance(of, str) else of for key, of in words.items()}
+        for key, of in lists.items():
+            if not isinstance(key, str) or not isinstance(of, Collection) or not all(isinstance(w, str) for w in of):
+                what = f"the words of {shortened(repr(key), 50)} are no list of texts"
+                raise JudgeError(what, where="lexicon", mend="give {class: [words]}")
+        # Sorted: the text must not depend on the order of a set.
+        classes = {key: sorted(of) for key, of in lists.items()}
+        return json.dumps({"name": name, "classes": classes}, ensure_ascii=False)
+    tables = {"classes": words.classes, "spellings": words.spellings}
+    found = {part: {key: sorted(of) for key, of in table.items()} for part, table in tables.items()}
     found |= {part: getattr(words, part) for part in ("name", "token", "counterparts", "language", "wider")}
     return json.dumps(found | {"hidden_only": sorted(words.hidden_only)}, ensure_ascii=False)
 

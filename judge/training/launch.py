@@ -103,6 +103,30 @@ def make_deterministic() -> None:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a property
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Leave another training of this process as it is: Accelerate's state, torch's random numbers and its settings."""
+    import torch
+    from accelerate.state import AcceleratorState
+
+    cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    known, tf32 = dict(AcceleratorState._shared_state), (cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark)
+    deterministic, warns = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]  # a property
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            AcceleratorState._reset_state()
+            AcceleratorState._shared_state.update(known)
+            cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = tf32
+            torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+            torch.utils.deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
+
+
 def gather(item: T) -> list[T]:
     """Return ``item`` of every process of the launch, in rank order, in every process."""
     if shared_store() is None:

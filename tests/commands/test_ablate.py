@@ -200,7 +200,7 @@ def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path
     assert [row["mask"] for row in results(out)] == ["none", "box"]
     advice = "Open its report.html, or report a judge evaluate with one of its masks (--mask)."
     refused = refusal("report", out, "--format", "md")
-    assert f"{out}: is a folder of judge ablate, which has its page. {advice}" in refused
+    assert f"{out}: is a folder of judge ablate. {advice}" in refused
     done_well("caption", "--model", model, *pictures_of(world), "--mask", "box", "--out", masked)
     assert numbers_of(results(out)[1:]) == measured(run_file, tmp_path / "alone", *given, "--captions", f"git={masked}")
 

@@ -52,7 +52,7 @@ def test_judges_of_human_captions_at_chance_void_a_row() -> None:
     even = "a coin has 0.693"
     for loss, row, said in [
         (0.69, LIC, f"log loss 0.690, {even}: more images may help"),
-        (0.746, LIC, f"log loss 0.746, {even}: more images, or fewer epochs, may help"),
+        (0.746, LIC, f"log loss 0.746, {even}: more images may help"),
         (4.75, replace(seeing, human=0.085), f"log loss 4.750, {even}: choose --answer-softmax restricted"),
     ]:
         facts = EVEN | {"sight": {"mask": "none", "answer_softmax": "vocabulary"}}
