@@ -36,7 +36,7 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     files = write_world(make_world(120, seed=5), {}, tmp_path / "world")
     calibrate = ["calibrate", "--human", files.human, "--labels", files.labels]
     calibrate += ["--metrics", "lic,error", "--changes", "T->A", "--doses", "0.5"]
-    calibrate += ["--draws", 2, "--nulls", 2, "--sample", 60, "--folds", 2]
+    calibrate += ["--draws", 2, "--nulls", 2, "--sample", 60, "--folds", 2, "--judge", "linear"]
     drawn = write_world(make_world(40, seed=5), {"plain": FAITHFUL}, tmp_path / "drawn", pictures=64)
     save_captioner(tmp_path / "git", "git", seed=3)
     folded = ["--folds", 2, "--resamples", 100, "--refits", 0, "--chance", 0]

@@ -95,7 +95,7 @@ def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFil
     for record in records[::20]:
         record["caption"] = "I cannot describe this image."
     refusing.write_text(json.dumps(records), encoding="utf-8")
-    more = ("--refits", 4, "--metrics", "lic,dba")
+    more = ("--refits", 2, "--metrics", "lic,dba")
     pair = [run(files, tmp_path / "much", "much", more=more), run(files, tmp_path / "no", more=more, captions=refusing)]
     out = tmp_path / "found.json"
     done = done_well("compare", *pair, "--out", out)
@@ -153,30 +153,28 @@ def test_rows_of_another_protocol_have_names_of_their_own(files: WorldFiles, tmp
     assert "hold-out 75/25 of all images for LIC (75/25, unbalanced), DBAC A-\\>T (75/25); 2 seeds." in text
 
 
-def test_what_does_not_compare(files: WorldFiles, runs: dict[str, Path], tmp_path: Path) -> None:
+def test_what_does_not_compare(files: WorldFiles, tmp_path: Path) -> None:
     """Runs of other seeds, refits, captions or images, and what is no run."""
+    quick = ("--refits", 0, "--metrics", "lic")
+    much = run(files, tmp_path / "much", "much", more=quick)
     for name, more, message in (
-        (
-            "seeds",
-            ("--refits", 4, "--seed", 3),
-            "the runs cannot be compared: seeds is [0, 1, 2] in one and [3, 4, 5] ",
-        ),
-        ("refits", ("--refits", 6), "refits is 4 in one and 6 in the other"),
+        ("seeds", (*quick, "--seed", 3), "the runs cannot be compared: seeds is [0] in one and [3] "),
+        ("refits", ("--refits", 2, "--metrics", "lic"), "refits is 0 in one and 2 in the other"),
     ):
-        line = refusal("compare", runs["much"], run(files, tmp_path / name, "none", more=(*more, "--metrics", "lic")))
+        line = refusal("compare", much, run(files, tmp_path / name, "none", more=more))
         assert line.startswith(f"judge: much with {name}: ")
         assert message in line
     human, labels = tmp_path / "human.json", tmp_path / "labels.csv"
     document = read_json(files.human)
     document["annotations"][0]["caption"] = "a cat on a mat"
     human.write_text(json.dumps(document), encoding="utf-8")
-    other = run(files, tmp_path / "other", "none", human=human)
-    assert "they have other human captions (160 and 160 images)" in refusal("compare", runs["much"], other)
+    other = run(files, tmp_path / "other", "none", more=quick, human=human)
+    assert "they have other human captions (160 and 160 images)" in refusal("compare", much, other)
     lines = files.labels.read_text(encoding="utf-8").splitlines()
     labels.write_text("\n".join(lines[:-2]), encoding="utf-8")
-    fewer = run(files, tmp_path / "fewer", "none", labels=labels)
-    assert "they have other images (160 and 158 images)" in refusal("compare", runs["much"], fewer)
-    assert "no run can be read there" in refusal("compare", runs["much"], files.folder)
+    fewer = run(files, tmp_path / "fewer", "none", more=quick, labels=labels)
+    assert "they have other images (160 and 158 images)" in refusal("compare", much, fewer)
+    assert "no run can be read there" in refusal("compare", much, files.folder)
     older = {"run": {"captioners": {"a": {"marks": "f0"}}}, "results": []}
     (fewer / "metrics.json").write_text(json.dumps(older), encoding="utf-8")
-    assert "made by this version and plugins" in refusal("compare", runs["much"], fewer)
+    assert "made by this version and plugins" in refusal("compare", much, fewer)
