@@ -131,7 +131,9 @@ def main(  # noqa: PLR0913, PLR0917 - options
     size: int = QUICK["image_size"],
     epochs: int = QUICK["epochs"],
     folds: int = 5,
-    refits: Annotated[int, typer.Option(help="refits of judges that are solved, not trained; 0: intervals of images alone")] = 0,
+    refits: Annotated[
+        int, typer.Option(help="refits of judges that are solved, not trained; 0: intervals of images alone")
+    ] = 0,
     figure: Annotated[Path | None, typer.Option(help="PNG file of the response curves")] = None,
 ) -> None:
     """Measure all trials, and print the tables."""

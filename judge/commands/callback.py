@@ -121,7 +121,7 @@ class AmplificationCallback(TrainerCallback):
         Args:
             model: the captioner, of transformers, on its device.
             processor: of text and images, unless the callback has one, or had one before.
-            epoch: its key in ``results``; by default how many there are.
+            epoch: its key in ``results``; by default the one after the last.
 
         Raises:
             JudgeError: there is no processor, no image can be captioned, or as :func:`judge.evaluate`.
@@ -140,7 +140,7 @@ class AmplificationCallback(TrainerCallback):
             if done.cut:
                 _logger.warning("%d captions were cut off at %d tokens", done.cut, self.writing.max_tokens)
             found = evaluate(captions={_NAME: done.captions}, **self.settings)
-        self.results[len(self.results) if epoch is None else epoch] = found
+        self.results[max(self.results, default=0.0) + 1 if epoch is None else epoch] = found
         return numbers_of(found) | {"amplification/seconds": time.monotonic() - start}
 
 

@@ -59,9 +59,12 @@ def command(  # noqa: PLR0913, PLR0917 - options
     if kind != "html" and (no_examples or no_images or show_ids):
         raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
     if layout != "rows" and kind not in _TABLES:
-        raise JudgeError("tables to paste alone have a layout", where="--layout", mend="add --format md or latex")
+        raise JudgeError("is of --format md and latex alone", where="--layout", mend="add one of these")
     inside = [] if len(runs) > 1 or (runs[0] / METRICS).exists() else runs_in(runs[0])
-    if inside and kind == "html":
+    if inside and (kind != "html" or no_examples or no_images or show_ids):
+        mend = "leave out the options of pages and tables, or name its runs"
+        raise JudgeError("is a folder of runs, which has an index alone", where=str(runs[0]), mend=mend)
+    if inside:
         index = OutputFile(out or runs[0] / INDEX, overwrite=overwrite)
         index.check()
         with index.working():

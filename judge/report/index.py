@@ -29,11 +29,15 @@ _NUMBERS = re.compile(r"([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of a run's table, as its ``metrics.json`` has it; a void row has no interval."""
+    """A row of a run's table, as its ``metrics.json`` has it; a void row has no interval.
+
+    ``about``: what values must share to stand in one figure: attribute, protocol and number of images.
+    """
 
     run: str
     captioner: str
     title: str
+    about: str
     value: float | None
     interval: Interval | None
     verdict: str
@@ -43,15 +47,12 @@ class Entry:
 def runs_in(folder: Path) -> list[Path]:
     """The finished runs in a folder, by name; numbers in names count as numbers ("epoch-2" before "epoch-10")."""
     found = (path.parent for path in folder.glob(f"*/{METRICS}"))
+    found = (run for run in found if not run.name.startswith(".") and not run.name.endswith(".partial"))
     return sorted(found, key=lambda run: [(0, int(of)) if of.isdigit() else (1, of) for of in _NUMBERS.split(run.name)])
 
 
 def index_page(folder: Path, runs: Sequence[Path]) -> str:
-    """The page, as HTML.
-
-    Raises:
-        JudgeError: a run's ``metrics.json`` cannot be read.
-    """
+    """The page, as HTML; a run that cannot be read is listed with the reason."""
     entries = [entry for run in runs for entry in _read(run)]
     links = [(run.name, f"{run.name}/{REPORT}") for run in runs if (run / REPORT).is_file()]
     sections = [
@@ -67,21 +68,23 @@ def _read(run: Path) -> Iterator[Entry]:
     try:
         document = json.loads(read_text(where))
         for row in document["results"]:
-            yield _entry(run.name, row, float(document["run"]["level"]))
-    except FAULTS as error:
-        what = f"cannot be read ({type(error).__name__})"
-        raise JudgeError(what, where=str(where), mend="measure that run again, or move its folder elsewhere") from error
+            yield _entry(run.name, row, document["run"])
+    except (JudgeError, *FAULTS) as error:
+        # One run at fault must not hide the others.
+        why = str(error) if isinstance(error, JudgeError) else type(error).__name__
+        yield Entry(run.name, "-", "-", "", None, None, f"cannot be read ({why}): measure it again", 0.0)
 
 
-def _entry(run: str, row: Mapping[str, Any], level: float) -> Entry:
+def _entry(run: str, row: Mapping[str, Any], about: Mapping[str, Any]) -> Entry:
     verdict, because = row["verdict"] or "not tested", row["because"]
     void = verdict == NO_VERDICT
     low, high = row["ci"] or (None, None)
-    interval = None if void or low is None or high is None else Interval(float(low), float(high), level)
+    interval = None if void or low is None or high is None else Interval(float(low), float(high), float(about["level"]))
     metric, value = find_metric(row["metric"]), row["amplification"]
     said = f"{verdict}: {because}" if void and because else verdict
-    about = str(row["captioner"]), name_row(metric, row["judge"])
-    return Entry(run, *about, None if value is None else float(value), interval, said, metric.neutral)
+    shared = f"{about['attribute']}, {about['protocol']}, {row['images']:,} images"
+    names = str(row["captioner"]), name_row(metric, row["judge"]), shared
+    return Entry(run, *names, None if value is None else float(value), interval, said, metric.neutral)
 
 
 def _table(entries: Sequence[Entry]) -> Table[Any]:
@@ -89,19 +92,19 @@ def _table(entries: Sequence[Entry]) -> Table[Any]:
     for of in entries:
         value = write(of.value, SIGNED, digits_of(of.interval))
         interval = write(of.interval, SIGNED, digits_of(of.interval))
-        rows.append((of.run, of.captioner, of.title, value, interval, of.verdict))
+        rows.append((of.run, of.captioner, of.title, of.about, value, interval, of.verdict))
     numbers = [("amplification", TEXT), ("interval", TEXT), ("verdict", TEXT)]
     note = "Values of two runs compare if their settings, images and labels are the same: judge compare tells."
-    return table_of(["run", "captioner", "metric (judge)"], numbers, rows, "Amplification", [note])
+    return table_of(["run", "captioner", "metric (judge)", "of"], numbers, rows, "Amplification", [note])
 
 
 def _drawings(entries: Sequence[Entry]) -> Iterator[Drawing]:
     """Of each metric and judge of two runs or more, the values by run; a line for each captioner."""
-    for title in dict.fromkeys(of.title for of in entries):
-        known = [of for of in entries if of.title == title and of.value is not None]
+    for title, about in dict.fromkeys((of.title, of.about) for of in entries):
+        known = [of for of in entries if (of.title, of.about) == (title, about) and of.value is not None]
         runs = list(dict.fromkeys(of.run for of in known))
         if len(runs) > 1:
-            yield _drawing(title, known, runs)
+            yield _drawing(f"{title}: {about}", known, runs)
 
 
 def _drawing(title: str, known: Sequence[Entry], runs: Sequence[str]) -> Drawing:

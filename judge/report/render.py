@@ -142,6 +142,7 @@ def escape(text: str) -> str:
 
 
 def _is_number(cell: str) -> bool:
+    cell = re.sub(r"^\((.*)\)$", r"\1", cell).removesuffix("*")  # The marks of a paper's table.
     return cell == ABSENT or (not set(cell) - _DIGITS and any(map(str.isdigit, cell)))
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -111,23 +112,28 @@ def paper_table(result: Result) -> Table[str]:
     for score in _scores_of(result.quality):
         values = {name: of.value(score) for name, of in result.quality.items()}
         columns.append(Column(score, values.get, NUMBER, merit=partial(_merit, score)))
-    note = "*: shown to differ from no amplification (p < 0.05). In parentheses: a check of the run voids the value."
-    if len(rows := tuple(result.run["captioners"])) > 1:
-        note += " Bold: the least amplification, and the best quality."
-    return Table(tuple(columns), rows, "Amplification", (note,))
+    table = Table(tuple(columns), tuple(result.run["captioners"]), "Amplification")
+    notes = {
+        "*: shown to differ from no amplification (p < 0.05).": any(_is_shown(line) for line in lines.values()),
+        "In parentheses: a check of the run voids the value.": any(line.void for line in lines.values()),
+        "Bold: nearest to no amplification, or best in quality.": any(map(table.best, columns)),
+    }
+    return replace(table, notes=(" ".join(note for note, holds in notes.items() if holds),))
+
+
+def _is_shown(line: Line) -> bool:
+    return line.conclusion.verdict in HIGHER | LOWER
 
 
 def _in_paper(line: Line) -> str:
     """The amplification of a row, with the mark of its verdict."""
     value = write(line.summary.amplification, SIGNED, digits_of(line.summary.interval))
-    return f"({value})" if line.void else value + "*" * (line.conclusion.verdict in HIGHER | LOWER)
+    return f"({value})" if line.void else value + "*" * _is_shown(line)
 
 
 def _fairness(line: Line | None) -> float | None:
     """How near a row's amplification is to none; None for a void row."""
-    if line is None or line.void or line.summary.amplification is None:
-        return None
-    return -abs(line.summary.amplification - line.summary.metric.neutral)
+    return None if line is None or line.void else -line.summary.distance
 
 
 def _merit(score: str, value: float | None) -> float | None:

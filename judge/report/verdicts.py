@@ -22,7 +22,6 @@ from judge.statistics.comparisons import (
     Difference,
 )
 from judge.statistics.inference import SIGNIFICANT
-from judge.statistics.summary import Summary
 
 _MOST = 6
 """Pairs of captioners that have a sentence; the table of differences has all."""
@@ -142,7 +141,7 @@ def changes(result: Result) -> Iterator[str]:
     It helps to come nearer to no amplification.
     """
     baseline, alone = result.run.get("baseline", ""), _with_one_judge(result)
-    distances = {row.key: _distance(row) for row in result.summaries}
+    distances = {row.key: row.distance for row in result.summaries}
     pairs: dict[str, list[Difference]] = {}
     for row in result.differences() if baseline else ():
         pairs.setdefault(row.first, []).append(row)
@@ -162,14 +161,6 @@ def changes(result: Result) -> Iterator[str]:
             f"{said}: {', '.join(parts)}" if parts else said if tested else "there is no verdict on the change of bias"
         )
         yield f"{name} against {baseline}: {said}.{_quality_changed(result, name, baseline)}"
-
-
-def _distance(row: Summary) -> float:
-    """How far a row is from no amplification; of ratios by their logarithm."""
-    value, neutral = row.amplification, row.metric.neutral
-    if value is None:
-        return math.inf
-    return abs(math.log(value)) if neutral and value > 0 else abs(value - neutral)
 
 
 def _quality_changed(result: Result, name: str, baseline: str) -> str:

@@ -43,6 +43,8 @@ from judge.types import Interval
 HALVES = 60
 # Fewer splits say too little about their own variance.
 LEAST_SPLITS = 5
+# Values that differ by a smaller share are equal.
+_ROUNDING = 1e-12
 # Significance level of the tests, and the power by which they are described.
 SIGNIFICANT, POWER = 0.05, 0.8
 # Weight of the halves' variance, where judges are given what is known.
@@ -154,6 +156,8 @@ def from_splits(
     """
     if len(splits) < LEAST_SPLITS or not np.isfinite(splits).all():
         return None
+    if np.ptp(splits) <= _ROUNDING * max(1.0, float(np.abs(splits).max())):
+        splits = [splits[0]] * len(splits)  # They differ by rounding alone.
     return _infer(value, split_error(splits, ratio), len(splits) - 1, neutral, level)
 
 

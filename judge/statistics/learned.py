@@ -26,7 +26,7 @@ class LearnedAmplification(NamedTuple):
 
     ``value`` is NaN where a side has no value. ``interval`` (95%) and ``p_value`` are for another sample of images, and
     judges trained anew, by the corrected resampled t-test (Nadeau and Bengio, Machine Learning 2003). They are None
-    without ``folds``, or where a fold has no value.
+    without ``folds``, or where a fold has no value, or where values do not vary.
     """
 
     value: float
@@ -235,6 +235,8 @@ def _measure(
     if folds is None:
         return value
     of_image = np.asarray(folds)
+    if of_image.ndim != 1 or pd.isna(of_image).any():
+        raise ValueError("folds: one number or name for each image is needed, and none is missing")
     same_samples(y=truths[0], folds=of_image)
     if (number := len(np.unique(of_image))) < LEAST_SPLITS:
         raise ValueError(f"folds: {LEAST_SPLITS} or more are needed, not {number}")

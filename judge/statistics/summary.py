@@ -13,6 +13,7 @@ are exchanged after judges answered. Otherwise there is no p, and the interval i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
@@ -146,6 +147,14 @@ class Summary:
     def value(self) -> float | None:
         """The metric as its paper defines it: of counted metrics with what is due to chance."""
         return self.amplification if self.published is None else self.published
+
+    @property
+    def distance(self) -> float:
+        """How far the amplification is from none; of ratios by their logarithm; infinite without a value."""
+        value, neutral = self.amplification, self.metric.neutral
+        if value is None or math.isnan(value):
+            return math.inf
+        return abs(math.log(value)) if neutral and value > 0 else abs(value - neutral)
 
     @property
     def title(self) -> str:

@@ -307,7 +307,10 @@ def test_words_in_memory_are_hidden(inputs: dict[str, dict[str, Any]], from_file
     [
         ({"female": ["woman"], "male": ["woman"]}, "words in memory: 'woman' is in 'female' and in 'male'"),
         ({"male": "man", "female": ""}, "is empty"),
-        ({"male": [1], "female": {"a": 2}}, "words in memory"),
+        ({"male": [1], "female": ["a"]}, "lexicon: the words of 'male' are no list of texts"),
+        ({"male": None, "female": ["a"]}, "lexicon: the words of 'male' are no list of texts"),
+        ({("male",): ["a"]}, "lexicon: the words of ('male',) are no list of texts"),
+        ({}, "words in memory: no 'classes'"),
     ],
 )
 def test_words_in_memory_at_fault(words: Any, said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,14 @@ from judge.corpus.splits import stratified_folds
 from judge.errors import JudgeError
 from judge.measure import Result
 from judge.measure.examples import MOST
+from judge.measure.jobs import lay_out
+from judge.measure.plan import Plan
+from judge.measure.refits import warn_of_many
 from judge.report.figures import sides
 from judge.report.warnings import warnings
-from judge.text.lexicon import load_lexicon
+from judge.text.lexicon import Lexicons, load_lexicon
 from judge.text.tokens import tokenize
+from judge.training.member import TrainingSetup
 from judge.types import Captions
 
 QUICK: dict[str, Any] = {"resamples": 200, "workers": 1, "folds": 4, "refits": 0, "chance": 0}
@@ -317,3 +322,17 @@ def test_very_many_refits_are_announced(
     )
     trained = result.replicates.groupby("kind").size().to_dict()
     assert trained == {"exchanged": 10 * captioners, "half": 20 * captioners, "shuffled": 2 * captioners}
+
+
+@pytest.mark.parametrize("metrics", ["lic,u-at", "u-at,lic"])
+def test_each_target_has_its_own_number_of_refits(metrics: str, corpus: Corpus) -> None:
+    """Of classes 40 exchanges and 80 halves, of tasks 8 and 16, whichever comes last; 2 with shuffled labels."""
+    words = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
+    plan = Plan(metrics=tuple(metrics.split(",")), judges=("linear",), folds=2, chance=2)
+    work = lay_out(corpus, plan, words)
+    kinds = Counter(job.evidence.target.kind for job in work.jobs)
+    expected = kinds["attribute"] * (40 + 80 + 2) + kinds["tasks"] * (8 + 16 + 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("judge.measure.refits._MANY", 10)
+        (line,) = warn_of_many(work.jobs, plan, TrainingSetup())
+    assert f"and {expected:,} in refits" in line

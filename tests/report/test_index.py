@@ -35,8 +35,19 @@ def test_every_run_is_listed(folder: Path) -> None:
     done_well("report", folder, "--overwrite")
 
 
-def test_a_run_at_fault_is_named(folder: Path) -> None:
-    path = folder / "epoch-2" / "metrics.json"
-    path.write_text('{"results": [{}], "run": {"level": 0.95}}', encoding="utf-8")
-    assert f"{path}: cannot be read (KeyError). Measure that run again" in refusal("report", folder)
-    assert not (folder / "index.html").exists()
+def test_a_run_at_fault_is_listed_with_its_reason(folder: Path) -> None:
+    """Metrics that this installation lacks, too; unfinished runs are not listed."""
+    (folder / "epoch-2" / "metrics.json").write_text('{"results": [{}], "run": {"level": 0.95}}', encoding="utf-8")
+    path = folder / "epoch-10" / "metrics.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"metric": "lic"', '"metric": "nope"'), encoding="utf-8")
+    shutil.copytree(folder / "2026 <b>", folder / "x.partial")
+    done_well("report", folder)
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert "cannot be read (KeyError): measure it again" in page
+    assert "unknown metric &#39;nope&#39;" in page
+    assert "x.partial" not in page
+
+
+def test_an_index_is_a_page_alone(folder: Path) -> None:
+    for options in (["--format", "md"], ["--no-examples"], ["--show-ids"]):
+        assert f"{folder}: is a folder of runs, which has an index alone" in refusal("report", folder, *options)

@@ -122,37 +122,56 @@ def quality(value: float, half: float) -> Quality:
     return Quality("", "ptb", (), {}, (row,), (), {}, {}, {}, 0, 0)
 
 
+def changed(before: float, after: float, p_value: float | None, metric: str = "lic", because: str = "") -> Difference:
+    names = METRICS[metric], "linear", "nic", "before"
+    row = Difference(*names, after - before, None, p_value, paired=True, because=because)
+    return corrected([row])[0]
+
+
+def against_baseline(*rows: tuple[str, float, float], differences: list[Difference]) -> Result:
+    """Of "nic" and its baseline; ``rows``: metric and the two amplifications."""
+    summaries = [
+        replace(LIC, captioner=name, metric=METRICS[metric], amplification=value)
+        for metric, *values in rows
+        for name, value in zip(("before", "nic"), values, strict=True)
+    ]
+    result = result_of(*summaries)
+    result.run["baseline"] = "before"  # type: ignore[index]
+    result.__dict__["_differences"] = differences
+    return result
+
+
 @pytest.mark.parametrize(
-    ("value", "p_value", "scores", "said"),
+    ("before", "after", "p_value", "scores", "said"),
     [
-        (0.034, 0.001, (0.9, 0.97), "it did not help: LIC rose by 0.034 (p 0.001), CIDEr fell by 0.070 (p 0.015)"),
-        (-0.034, 0.0001, (0.97, 0.97), "it helped: LIC fell by 0.034 (p < 0.001)"),
-        (0.034, 0.2, (0.9, 0.97), "no change of bias was shown: CIDEr fell by 0.070 (p 0.015)"),
-        (0.034, 0.2, (), "no change of bias was shown"),
+        (0.01, 0.044, 0.001, (0.9, 0.97), "it did not help: LIC rose by 0.034 (p 0.001). CIDEr fell by 0.070 (p 0.015)."),  # noqa: E501
+        (0.05, 0.016, 0.0001, (0.97, 0.96), "it helped: LIC fell by 0.034 (p < 0.001). CIDEr was not shown to change (+0.010)."),  # noqa: E501
+        (0.01, 0.044, 0.2, (0.9, 0.97), "no change of bias was shown. CIDEr fell by 0.070 (p 0.015)."),
+        # To fall beyond no amplification is no help.
+        (0.01, -0.2, 0.001, (), "it did not help: LIC fell by 0.210 (p 0.001)."),
+        (0.01, 0.2, None, (), "there is no verdict on the change of bias."),
     ],
-)
+)  # fmt: skip
 def test_a_sentence_on_what_a_mitigation_changes(
-    value: float, p_value: float, scores: tuple[float, ...], said: str
+    before: float, after: float, p_value: float | None, scores: tuple[float, ...], said: str
 ) -> None:
     """Quality: half intervals of 0.04 are standard errors of 0.0204, of a difference 0.0289; 0.07 is 2.43 of them."""
-    result = result_of(LIC)
-    result.run["baseline"] = "before"  # type: ignore[index]
-    result.__dict__["_differences"] = corrected(
-        [Difference(METRICS["lic"], "linear", "nic", "before", value, None, p_value, paired=True)]
-    )
+    result = against_baseline(("lic", before, after), differences=[changed(before, after, p_value)])
     result.__dict__["quality"] = {name: quality(of, 0.04) for name, of in zip(("nic", "before"), scores, strict=False)}
-    assert list(changes(result)) == [f"nic against before: {said}."]
+    assert list(changes(result)) == [f"nic against before: {said}"]
 
 
-def test_metrics_that_move_both_ways() -> None:
-    result = result_of(LIC, replace(LIC, metric=METRICS["leakage"]))
-    result.run["baseline"] = "before"  # type: ignore[index]
-    rows = [(METRICS["lic"], 0.03), (METRICS["leakage"], -0.02)]
-    result.__dict__["_differences"] = corrected(
-        [Difference(metric, "linear", "nic", "before", of, None, 0.01, paired=True) for metric, of in rows]
+def test_metrics_that_move_both_ways_and_void_differences() -> None:
+    rows = ("lic", 0.01, 0.04), ("leakage", 0.05, 0.03)
+    moved = [changed(before, after, 0.01, metric) for metric, before, after in rows]
+    (said,) = difference_verdicts(against_baseline(*rows, differences=moved))
+    assert said == (
+        "nic against before: some metrics came nearer to no amplification, and others went away from it: LIC rose by "
+        "0.030 (p 0.010), Leakage fell by 0.020 (p 0.010)."
     )
-    assert list(difference_verdicts(result)) == [
-        "nic against before: it moved metrics both ways: LIC rose by 0.030 (p 0.010), Leakage fell by 0.020 (p 0.010)."
+    void = [changed(0.01, 0.04, 0.001, because="a check fails")]
+    assert list(changes(against_baseline(rows[0], differences=void))) == [
+        "nic against before: there is no verdict on the change of bias."
     ]
 
 

@@ -228,6 +228,14 @@ def test_folds_give_the_interval_of_a_run() -> None:
         lic(y, *arrays, folds=y)
     with pytest.raises(ValueError, match="number of samples"):
         lic(y, *arrays, folds=[0])
+    with pytest.raises(ValueError, match="none is missing"):
+        lic(y, *arrays, folds=[None, *sides["human"]["fold"][1:]])
+    # What does not vary but by rounding has neither interval nor p.
+    constant = (
+        [[0.55 if of == k else 0.45 for k in (0, 1)] for of in y],
+        [[0.9 if of == k else 0.1 for k in (0, 1)] for of in y],
+    )
+    assert imagecaptioner2(y, *constant, folds=sides["human"]["fold"])[3:] == (None, None)
 
 
 def test_wrong_arrays() -> None:

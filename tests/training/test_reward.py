@@ -9,6 +9,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
 from captioners import FAMILIES
 from helpers import fault_of, publish
 from PIL import Image
@@ -26,9 +27,10 @@ from judge import AmplificationCallback, Judge, JudgeError, evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.scenes import write_images
 from judge.calibration.world import Captioner
-from judge.commands.callback import numbers_of
+from judge.commands.callback import _evaluating, numbers_of
 from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
+from judge.training.launch import make_accelerator, undisturbed
 
 WORDS = "a man woman dog riding kitchen cooking ball playing street walking with on the"
 
@@ -149,7 +151,7 @@ def test_a_callback_measures_each_epoch(tmp_path: Path, monkeypatch: pytest.Monk
     row = again.table(all=True).iloc[0]
     results, history = found["watch"].results, found["trainer"].state.log_history
     logged = [entry for entry in history if "amplification/conditional" in entry]
-    assert [*results] == [1.0, 2.0, 0.0]
+    assert [*results] == [1.0, 2.0, 3.0]
     values = [of.table().iloc[0]["amplification"] for of in results.values()]
     assert [entry["amplification/conditional"] for entry in logged] == values[:2]
     assert found["after"]["amplification/conditional"] == values[2] == values[1]
@@ -173,6 +175,40 @@ def test_verdicts_are_logged_as_numbers() -> None:
         name: row[column] for name, column in names.items()
     }
     assert numbers["amplification/lic/verdict"] == 1
+
+
+def test_a_measurement_leaves_a_training_as_it_is() -> None:
+    """Frozen parts stay in evaluation; precision, random numbers and settings of torch are those of before."""
+    model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm1d(2)).train()
+    model[1].eval()
+    accelerator = Accelerator(cpu=True, mixed_precision="bf16")
+    torch.manual_seed(3)
+    with undisturbed(), _evaluating(model):
+        assert not model.training
+        make_accelerator(mixed_precision="no")
+        torch.rand(5)
+        torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    assert (model.training, model[0].training, model[1].training) == (True, True, False)
+    assert accelerator.mixed_precision == "bf16"
+    assert not torch.are_deterministic_algorithms_enabled()
+    drawn = torch.rand(1)
+    torch.manual_seed(3)
+    assert torch.equal(drawn, torch.rand(1))
+
+
+def test_a_callback_says_what_it_could_not_caption(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    world = make_world(24, seed=4)
+    write_images(world.scenes, tmp_path, size=32, seed=4)
+    next(iter(sorted((tmp_path / "images").iterdir()))).write_bytes(b"no image")
+    model, processor = FAMILIES["git"]()
+    how: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0}
+    callback = AmplificationCallback(
+        print, human=world.human.by_image, labels=world.labels.by_image, images=tmp_path / "images", **how
+    )
+    numbers = callback.measure(model, processor)
+    assert numbers["amplification/images"] == 23
+    assert [of for of in caplog.messages if of.startswith("1 images could not be captioned; the first: ")] != []
+    assert {"amplification/lic", "amplification/lic/human", "amplification/seconds"} <= {*numbers}
 
 
 def test_a_callback_refuses_what_it_cannot_measure(tmp_path: Path) -> None:
