@@ -39,7 +39,7 @@ APART = {
     "judge ablate masks coco-mini.yaml": "as above",
     "python scripts/papers/anonymousbench.py": "test_anonymousbench.py runs it; a diffusion model, 1,000 images",
     "from trl import": "test_reward.py runs it",
-    "from judge import evaluate\nfrom transformers": "test_reward.py runs it",
+    "from judge import AmplificationCallback": "test_reward.py runs it",
     "on: pull_request": "test_the_workflow_runs",
 }
 """Commands and blocks, by their beginning, that are only parsed here, and why."""

@@ -93,7 +93,8 @@ class AmplificationCallback(TrainerCallback):
             raise JudgeError(f"must be 1 or more, not {every}", where="every", mend="give a number of epochs")
         for name in sorted(settings.keys() & _OWN):
             raise JudgeError("is not for a callback", where=name, mend="leave it out")
-        config = make_config({"human": "in memory", "metrics": metrics, **settings}, RunConfig)
+        checked = {name: of for name, of in settings.items() if name != "lexicon"}  # It may be in memory.
+        config = make_config({"human": "in memory", "metrics": metrics, **checked}, RunConfig)
         if len(config.attributes) > 1:
             what = "captions in memory are measured for one attribute"
             raise JudgeError(what, where="attribute", mend="add a callback for each")

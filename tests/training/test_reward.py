@@ -23,7 +23,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from judge import AmplificationCallback, Judge, JudgeError, evaluate
+from judge import AmplificationCallback, Judge, JudgeError, evaluate, load_lexicon
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.scenes import write_images
 from judge.calibration.world import Captioner
@@ -202,6 +202,7 @@ def test_a_callback_says_what_it_could_not_caption(tmp_path: Path, caplog: pytes
     next(iter(sorted((tmp_path / "images").iterdir()))).write_bytes(b"no image")
     model, processor = FAMILIES["git"]()
     how: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0}
+    how["lexicon"] = load_lexicon("gender")
     callback = AmplificationCallback(
         print, human=world.human.by_image, labels=world.labels.by_image, images=tmp_path / "images", **how
     )
