@@ -75,12 +75,15 @@ def refit(
 def warn_of_many(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> Iterator[str]:
     """A line where refits train very many judges: how many, and which setting trains fewer."""
     trained = [job for job in jobs if setup.is_trained(job.member.judge)]
-    times = [plan.resamples_of(job.judge, job.evidence.target.kind, most_images(jobs)) for job in trained]
-    again = sum(sum(of.values()) for of in times)
-    if again > _MANY:
+    # Under crossfit refits use the folds of the first seed (:meth:`Plan.splits`).
+    every = plan.protocol != "crossfit"
+    again = [of for of in trained if every or of.metrics[0].aggregate == "best" or of.member.seed == plan.first_seed]
+    times = [plan.resamples_of(job.judge, job.evidence.target.kind, most_images(jobs)) for job in again]
+    number = sum(sum(of.values()) for of in times)
+    if number > _MANY:
         fewest = min(of.get("exchanged", 0) for of in times)
         fewer = f"; --refits {fewest // 2} trains about half of them" if fewest >= _HALVED else ""
-        yield f"{len(trained):,} judges will be trained, and {again:,} in refits, which give intervals and p{fewer}"
+        yield f"{len(trained):,} judges will be trained, and {number:,} in refits, which give intervals and p{fewer}"
 
 
 def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:

@@ -309,17 +309,21 @@ def test_very_many_refits_are_announced(
     corpus: Corpus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each judge is trained on 10 exchanges and 20 halves again, and twice with shuffled labels."""
-    given: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "seeds": 1, "chance": 2, "workers": 1}
+    given: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "seeds": 2, "chance": 2, "workers": 1}
+    shown = list[int]()
     monkeypatch.setattr("judge.measure.refits._MANY", 10)
     with caplog.at_level("INFO"):
-        result = evaluate(corpus, **given, refits=10)
+        result = evaluate(
+            corpus, **given, refits=10, progress=lambda what, _, total: shown.append(total * what.startswith("refits"))
+        )
     (line,) = [of for of in caplog.messages if "will be trained" in of]
     captioners = len(result.run["captioners"])
-    judges = len(result.scores[["captioner", "side", "index", "fold"]].drop_duplicates())
+    judges = len(result.scores[["captioner", "side", "index", "seed", "fold"]].drop_duplicates())
     assert line == (
-        f"{judges} judges will be trained, and {judges * 32} in refits, which give intervals and p; "
+        f"{judges} judges will be trained, and {judges * 16} in refits, which give intervals and p; "
         "--refits 5 trains about half of them"
     )
+    assert max(shown) == judges * 16  # Refits have the folds of the first seed.
     trained = result.replicates.groupby("kind").size().to_dict()
     assert trained == {"exchanged": 10 * captioners, "half": 20 * captioners, "shuffled": 2 * captioners}
 
@@ -330,7 +334,7 @@ def test_each_target_has_its_own_number_of_refits(metrics: str, corpus: Corpus) 
     words = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
     plan = Plan(metrics=tuple(metrics.split(",")), judges=("linear",), folds=2, chance=2)
     work = lay_out(corpus, plan, words)
-    kinds = Counter(job.evidence.target.kind for job in work.jobs)
+    kinds = Counter(job.evidence.target.kind for job in work.jobs if job.member.seed == 0)
     expected = kinds["attribute"] * (40 + 80 + 2) + kinds["tasks"] * (8 + 16 + 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("judge.measure.refits._MANY", 10)
