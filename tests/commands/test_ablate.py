@@ -94,7 +94,8 @@ def test_from_weights_to_a_table(world: WorldFiles, tmp_path: Path) -> None:
     assert found["visible"] == pytest.approx(1 - found["recall"])
     assert f"{found['recall']:.3f}" in done.stdout
     assert len(list((tmp_path / "cache").rglob("*.json"))) == 80
-    assert "Open its detectors.json, or report" in refusal("report", tmp_path / "out")
+    assert "Open its report.html, or report" in refusal("report", tmp_path / "out", "--format", "md")
+    assert f"{found['recall']:.3f}" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     (images / "000000000003.png").write_bytes(b"no image")
     done = judge("ablate", "detectors", *given, "--out", tmp_path / "again")
     assert (done.exit_code, results(tmp_path / "again")[0]["images"]) == (1, 79)

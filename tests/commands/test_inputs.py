@@ -17,8 +17,6 @@ from judge.calibration.world import Captioner
 from judge.commands.evaluate import evaluate
 from judge.corpus import Corpus
 from judge.corpus.columns import CAPTIONS, IDS
-from judge.report.warnings import warnings
-from judge.text.lexicon import load_lexicon
 
 FEW = ["--resamples", 100, "--refits", 0, "--chance", 0, "--folds", 2, "--workers", 1]
 COUNTED = ["--metrics", "error", "--resamples", 100]
@@ -151,15 +149,6 @@ def test_an_attribute_without_a_lexicon(files: WorldFiles, tmp_path: Path) -> No
     line = fault_of(evaluate, **given, labels=pd.read_csv(tmp_path / "sex.csv"), metrics="sc")
     assert "no column of gender labels" in line
     assert "Name it with Corpus.read(options=" in line
-    for words in (load_lexicon("gender"), {"female": ["woman"], "male": ["man"]}):
-        line = fault_of(evaluate, **given, labels=files.labels, metrics="error", lexicon=words)
-        assert line.endswith("give its path: lexicon='mine.yaml'.")
-        assert "--" not in line
-    once: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0, "chance": 0}
-    found = evaluate(**given, labels=tmp_path / "sex.csv", attribute="sex", lexicon="none", **once, workers=1)
-    assert repr(found) == "Result(much: LIC (linear); no words hidden)"
-    assert any("No words are hidden from judges" in note for note in warnings(found))
-    assert found.run["captioners"]["much"]["text"]["human"]["affected"] > 0
 
 
 def test_faults_of_options(files: WorldFiles) -> None:
