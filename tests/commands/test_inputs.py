@@ -149,6 +149,11 @@ def test_an_attribute_without_a_lexicon(files: WorldFiles, tmp_path: Path) -> No
     line = fault_of(evaluate, **given, labels=pd.read_csv(tmp_path / "sex.csv"), metrics="sc")
     assert "no column of gender labels" in line
     assert "Name it with Corpus.read(options=" in line
+    once: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0, "chance": 0}
+    found = evaluate(**given, labels=tmp_path / "sex.csv", attribute="sex", lexicon="none", **once, workers=1)
+    assert repr(found) == "Result(much: LIC (linear); no words hidden)"
+    assert any("No words are hidden from judges" in note for note in warnings(found))
+    assert found.run["captioners"]["much"]["text"]["human"]["affected"] > 0
 
 
 def test_faults_of_options(files: WorldFiles) -> None:
