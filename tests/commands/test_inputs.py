@@ -17,6 +17,7 @@ from judge.calibration.world import Captioner
 from judge.commands.evaluate import evaluate
 from judge.corpus import Corpus
 from judge.corpus.columns import CAPTIONS, IDS
+from judge.report.warnings import warnings
 
 FEW = ["--resamples", 100, "--refits", 0, "--chance", 0, "--folds", 2, "--workers", 1]
 COUNTED = ["--metrics", "error", "--resamples", 100]
