@@ -168,7 +168,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
 
 def _spelled(lexicon: Any, names: Sequence[str]) -> Any:
     """The setting ``lexicon`` with words in memory as text; ``names``: the attributes."""
-    if isinstance(lexicon, Mapping) and lexicon and {*lexicon} <= {*names}:
+    if isinstance(lexicon, Mapping) and {*lexicon} <= {*names} and (lexicon or len(names) > 1):
         return {name: _spelled(of, [name]) for name, of in lexicon.items()}
     return spell(lexicon, AND.join(names)) if isinstance(lexicon, Lexicon | Mapping) else str(lexicon)
 
