@@ -152,7 +152,7 @@ def ablate_masks(
         ]
         found = {"results": entries, "notes": ablations.variant_notes(results)}
         tables, lines = [ablations.mask_table(rows, results)], ablations.sensitivity_lines(rows)
-        _write(out, config, "masks.json", found, partial(ablations.files_of, tables, lines, results, config))
+        _write(out, config, "masks.json", found, partial(ablations.files_of, tables, lines, results))
     return rows, results
 
 
@@ -227,9 +227,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         }
         tables = [ablations.detector_table(rows), *([ablations.detector_scores(results)] if results else [])]
         lines = ablations.agreement_lines(agree, next(iter(results), ""))
-        _write(
-            out, config, "detectors.json", entries, lambda to: ablations.files_of(tables, lines, results, config, to)
-        )
+        _write(out, config, "detectors.json", entries, partial(ablations.files_of, tables, lines, results))
     return DetectorAblation(rows, failures, results, agree)
 
 
@@ -273,15 +271,16 @@ def _write(
     config: ScoredSettings,
     name: str,
     entries: Mapping[str, Any],
-    report: Callable[[Path], Mapping[str, str]],
+    report: Callable[[tuple[str, str], Path], Mapping[str, str]],
 ) -> None:
     """Write ``entries`` as JSON to the file ``name``, the settings as ``ablate.yaml``, and the files of ``report``."""
     texts = {name: json.dumps(entries, indent=2, allow_nan=False) + "\n", "ablate.yaml": config.to_yaml()}
+    about = config.command, config.to_yaml()
 
     def write() -> None:
         with out.writing():
             (out.partial / "figures").mkdir(exist_ok=True)
-            for place, text in {**texts, **report(out.partial / "figures")}.items():
+            for place, text in {**texts, **report(about, out.partial / "figures")}.items():
                 (out.partial / place).write_text(text, encoding="utf-8")
             out.log("finished")
         out.publish()

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from judge.config import Settings
 from judge.masking.measured import DetectorRow
 from judge.measure import Result
 from judge.report.directory import REPORT
@@ -137,19 +136,24 @@ def variant_notes(results: Mapping[str, Result]) -> list[str]:
 
 
 def files_of(
-    tables: Sequence[Table[Any]], lines: Sequence[str], results: Mapping[str, Result], config: Settings, folder: Path
+    tables: Sequence[Table[Any]],
+    lines: Sequence[str],
+    results: Mapping[str, Result],
+    about: tuple[str, str],
+    folder: Path,
 ) -> dict[str, str]:
     """Name -> text of the page and of the tables as LaTeX; the figures go to ``folder``, which must exist.
 
-    ``lines``: sentences below the tables. ``results``: by what is varied.
+    ``lines``: sentences below the tables. ``results``: by what is varied. ``about``: the command and its settings.
     """
-    what, settings = f"Ablation of {config.command.rpartition(' ')[2]}", config.to_yaml()
+    command, settings = about
+    what = f"Ablation of {command.rpartition(' ')[2]}"
     sections = [
         Section("amplification", "Amplification", figures=lambda _: variants(results)),
         Section("table", "All numbers", tables=lambda _, verbose: [] if verbose else tables, lines=lambda _: lines),
     ]
     lead = "One setting is varied; everything else stays."
-    page = make_plain_page(sections, title=what, lead=lead, command=config.command, settings=settings, figures=folder)
+    page = make_plain_page(sections, title=what, lead=lead, command=command, settings=settings, figures=folder)
     # A caption in print has the first note; the others are comments.
     floats = latex_tables([replace(table, notes=table.notes[:1]) for table in tables], f"{what}.")
     remarks = dict.fromkeys(f"% {escape(note)}\n" for table in tables for note in table.notes[1:])

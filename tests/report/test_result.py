@@ -36,6 +36,7 @@ def result(corpus: Corpus) -> Result:
         refits=0,
         chance=0,
         resamples=100,
+        delta=0.6,
     )
 
 
