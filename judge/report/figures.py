@@ -70,7 +70,8 @@ def variants(results: Mapping[str, Result]) -> Iterator[Drawing]:
         captioners = list(dict.fromkeys(line.summary.captioner for _, line in of))
         of.sort(key=lambda pair: captioners.index(pair[1].summary.captioner))
         rows = [replace(line.summary, interval=None) if line.void else line.summary for _, line in of]
-        labels = [f"{plots.shorten(line.summary.captioner)}, {name}" for name, line in of]
+        # A name may be a path (hf:FOLDER).
+        labels = [plots.shorten(f"{line.summary.captioner}, {name}") for name, line in of]
         figure, axes = plots.rows_figure(labels, f"amplification by {title}")
         for place, (row, (_, line)) in enumerate(zip(rows, of, strict=True)):
             _draw_row(axes, row, line.conclusion.verdict, place)

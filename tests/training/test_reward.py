@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from captioners import FAMILIES
 from helpers import fault_of, publish
 from PIL import Image
@@ -181,6 +182,7 @@ def test_a_measurement_leaves_a_training_as_it_is() -> None:
     """Frozen parts stay in evaluation; precision, random numbers and settings of torch are those of before."""
     model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm1d(2)).train()
     model[1].eval()
+    AcceleratorState._reset_state()  # Another test of this process may have made one.
     accelerator = Accelerator(cpu=True, mixed_precision="bf16")
     torch.manual_seed(3)
     with undisturbed(), _evaluating(model):
