@@ -275,7 +275,7 @@ def _write(
 ) -> None:
     """Write ``entries`` as JSON to the file ``name``, the settings as ``ablate.yaml``, and the files of ``report``."""
     texts = {name: json.dumps(entries, indent=2, allow_nan=False) + "\n", "ablate.yaml": config.to_yaml()}
-    about = config.command, config.to_yaml()
+    about = config.command, texts["ablate.yaml"]
 
     def write() -> None:
         with out.writing():

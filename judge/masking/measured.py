@@ -144,7 +144,8 @@ def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, 
 def pool(counts: FloatArray) -> FloatArray:
     """``SHARES``, [4, ...], of summed counts in the order of :func:`count`, [5, ...]; NaN for 0 / 0.
 
-    People have 10 pixels, the detector finds 8, of which 6 are people; 12 are hidden, and 2 of the people's are not:
+    People have 10 pixels. The detector finds 8 pixels, and 6 of these show people. 12 pixels are hidden, and 2 pixels
+    of people stay visible:
 
         >>> pool(np.array([10, 8, 6, 2, 12])).round(2).tolist()
         [0.6, 0.5, 0.2, 0.33]

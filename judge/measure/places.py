@@ -53,16 +53,21 @@ def image_places(
 
 def _maps(members: Sequence[Member], images: set[str], setup: TrainingSetup) -> Iterator[tuple[str, str]]:
     """Each image that a member tests, and its map; nothing where the encoder allows none."""
+    members = [of for of in members if images & {of.samples[place].image_id for place in of.places(of.split.test)}]
+    if not members:
+        return
     import torch
 
     from judge.attribution.judge_views import VectorViews
     from judge.judges.linear import make_encoder
 
     encoder: Any = make_encoder(replace(setup.materials, dtype="float32"))
+    cpu = torch.device("cpu")
+    # One judge tells whether there are maps, before the others are trained.
+    if not VectorViews(keep_jointly(members[:1], setup)[0], encoder, cpu).sums:
+        return
     for member, judge in zip(members, keep_jointly(members, setup), strict=True):
-        views = VectorViews(judge, encoder, torch.device("cpu"))
-        if not views.sums:
-            return
+        views = VectorViews(judge, encoder, cpu)
         for place in member.places(member.split.test):
             if member.samples[place].image_id in images:
                 yield member.samples[place].image_id, _map(views, member, place, setup)

@@ -61,7 +61,7 @@ class QualityScore:
 
 
 def change(after: QualityScore, before: QualityScore) -> tuple[float, float] | None:
-    """How much higher a score of one captioner is than another's, and its p; None where one has no interval.
+    """The difference of a score between two captioners, and its p; None where one has no interval.
 
     Standard errors are those that the intervals imply, and are taken as independent. Where captioners do well on the
     same images, as they usually do, p is larger than a test on pairs would give. It is not corrected for the number of

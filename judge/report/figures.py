@@ -61,7 +61,7 @@ def _draw_row(axes: Axes, row: Summary, verdict: str | None, place: int) -> None
 
 
 def variants(results: Mapping[str, Result]) -> Iterator[Drawing]:
-    """The amplifications of runs that differ in one setting: of each metric and judge a figure, a row per variant."""
+    """Yield a figure for each metric and judge, with a row for each captioner and run. Runs differ in one setting."""
     found: dict[str, list[tuple[str, Line]]] = {}
     for name, result in results.items():
         for line in filter(lambda line: _has_value(line.summary), lines_of(result)):

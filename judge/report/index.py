@@ -99,7 +99,7 @@ def _table(entries: Sequence[Entry]) -> Table[Any]:
 
 
 def _drawings(entries: Sequence[Entry]) -> Iterator[Drawing]:
-    """Of each metric and judge of two runs or more, the values by run; a line for each captioner."""
+    """Yield a figure for each metric and judge that two runs or more have, with a line for each captioner."""
     for title, about in dict.fromkeys((of.title, of.about) for of in entries):
         known = [of for of in entries if (of.title, of.about) == (title, about) and of.value is not None]
         runs = list(dict.fromkeys(of.run for of in known))

@@ -32,6 +32,7 @@ from judge.report.table import how_many
 from judge.report.verdicts import difference_verdicts, verdict_notes, verdicts
 from judge.statistics.summary import name_row
 from judge.text.alignment import UNKNOWN, is_special
+from judge.types import FloatArray
 
 _POSITIVE = (
     "Positive amplification (of ratios: above 1): the attribute and what else is said go together more closely in the "
@@ -235,17 +236,20 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     known = {image: f"pic{number}" for number, image in enumerate(images)}
     largest = {metric: _strong(texts.unique()) for metric, texts in table.groupby("metric", observed=True)["words"]}
     # A rule for each image, so that one that several rows show is there once.
-    rules = [f".{name}{{background-image:{_url(pictures[image], 'jpeg')}}}" for image, name in known.items()]
+    rules = [
+        f".{name}{{--image:{_url(pictures[image], 'jpeg')};background-image:var(--image)}}"
+        for image, name in known.items()
+    ]
     cards, maps = [], 0
     for _, rows in table.groupby(CARD, sort=False, observed=True):
         card = _card(rows.to_dict("records"), largest[rows["metric"].iloc[0]])
         card["picture"] = known.get(card["image_id"], "")
-        if card["picture"] and (places := rows["places"].iloc[0]):
+        added = _read_places(rows["places"].iloc[0])
+        if card["picture"] and added.size:
             maps += 1
             card["picture"] += f" map{maps}"
-            drawn, white = _draw_places(places)
-            layers = ",".join([_url(drawn, "png"), _url(pictures[card["image_id"]], "jpeg"), _url(white, "png")])
-            rules.append(f".map{maps}{{background-image:{layers};{_GREY}}}")
+            drawn, white = (_url(layer, "png") for layer in _draw_places(added))
+            rules.append(f".map{maps}{{background-image:{drawn},var(--image),{white};{_GREY}}}")
         cards.append(card if names else card | {"image_id": ""})
     return {
         "cards": cards,
@@ -264,12 +268,16 @@ def _url(data: bytes, kind: str) -> str:
     return f"url(data:image/{kind};base64,{base64.b64encode(data).decode()})"
 
 
-def _draw_places(places: str) -> tuple[bytes, bytes]:
-    """The map of an image (:mod:`judge.measure.places`) as a transparent PNG, and a white one of the same size."""
+def _read_places(text: str) -> FloatArray:
+    """The map of an image (:mod:`judge.measure.places`), [g, k]; [0, 0] without one."""
+    rows, columns, *values = map(float, text.split() or ["0", "0"])
+    return np.reshape(np.array(values), (int(rows), int(columns)))
+
+
+def _draw_places(added: FloatArray) -> tuple[bytes, bytes]:
+    """A map as a transparent PNG, and a white one of the same size."""
     from matplotlib import image
 
-    rows, columns, *values = map(float, places.split())
-    added = np.reshape(values, (int(rows), int(columns)))
     strength = np.clip(added / (np.quantile(np.abs(added), 0.98) or 1), -1, 1)
     colours = np.where(strength[..., None] > 0, FOR, AGAINST) / 255
     shown = np.concatenate([colours, _OPAQUE * np.abs(strength)[..., None]], axis=-1)

@@ -83,7 +83,7 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         # Values that cannot be shown are errors here, not on the page.
         for shown in tables_of(result):
             shown.shown()
-        example_cards(result, pictures, names=True)
+        example_cards(result, {}, names=True)  # Nothing is drawn.
         name = name or name_runs([folder])[0]
         return SavedRun(name, folder, result, settings, ((name, text),), pictures)
 

@@ -67,7 +67,8 @@ class Table(Generic[R]):
         """Numbers of the rows whose value in a column with a merit is the best; none where fewer than two count."""
         found = [column.merit(column.value(row)) if column.merit else None for row in self.rows]
         known = [merit for merit in found if merit is not None]
-        return {place for place, merit in enumerate(found) if merit == max(known)} if len(known) > 1 else set()
+        top = max(known) if len(known) > 1 else math.inf
+        return {place for place, merit in enumerate(found) if merit == top}
 
     def _cell(self, column: Column[R], row: R) -> str:
         value, how = column.value(row), column.format

@@ -132,7 +132,7 @@ def _in_paper(line: Line) -> str:
 
 
 def _fairness(line: Line | None) -> float | None:
-    """How near a row's amplification is to none; None for a void row, or one without a value."""
+    """Minus the distance of a row from no amplification; None for a void row, or one without a value."""
     return None if line is None or line.void or math.isinf(line.summary.distance) else -line.summary.distance
 
 

@@ -77,4 +77,6 @@ def test_the_page_draws_them(result: Result, tmp_path: Path) -> None:
     cards = result.examples[result.examples["places"] != ""]
     cards = pd.Series([*cards[["judge", "chosen", "rank"]].itertuples(index=False, name=None)]).nunique()
     assert page.count("{background-image:url(data:image/png") == cards
+    # Each picture is there once, however many maps lie over it.
+    assert page.count("data:image/jpeg") == result.examples["image_id"].nunique()
     assert "On images: what a place adds" in page
