@@ -1,6 +1,8 @@
 """The exception for errors that users can mend, and hints for its messages."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from unicodedata import category
 
@@ -13,6 +15,20 @@ _NO_MEMORY = (
     # CPython's SystemError, which sometimes replaces a MemoryError.
     *("without exception set", "without setting an exception"),
 )
+# Options of the command line in messages -> the keywords of Python: ``--label-drop old`` -> ``label_drop=['old']``.
+_WORD = r"(?!(?:is|are|was|or|and|of|to|in|for|with|that|has|have|by|on|a|an|the|can|needs?|names?|reads?|holds?|of)\b)"
+_KEYWORDS = (
+    (r"--column ([\w.]+)=NAME", r"columns={'\1': NAME}"),
+    (r"--column ([\w.]+)", r"columns={'\1': ...}"),
+    (r"--label-value (\w+)=(.+?)(?=, or |\.?$| \()", r"label_values={'\1': ['\2']}"),
+    (r"--label-drop (.+?)(?=\.?$)", r"label_drop=['\1']"),
+    (r"--label-column \w+=NAME", "label_column=NAME"),
+    (r"--(overwrite|several|quality|breakdown)\b(?!-)", r"\1=True"),
+    (r"--([a-z][a-z-]*) ([\w.+-]+)=([\w./:@+-]*\w)", r"--\1={'\2': '\3'}"),
+    (r"--([a-z][a-z-]*)[= ]([0-9.]*[0-9]|[A-Z]+)\b", r"--\1=\2"),
+    (rf"--([a-z][a-z-]*) {_WORD}([\w./:+-]*\w)", r"--\1='\2'"),
+)
+_PLURAL = {"answer", "column", "label_value", "model", "person_category", "refusal"}
 
 
 class JudgeError(Exception):
@@ -51,6 +67,34 @@ class JudgeError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only fields would be lost on the way back from a worker process.
         return partial(JudgeError, where=self.where, mend=self.mend), (self.what,)
+
+
+@contextmanager
+def in_python(*, unless: bool = False) -> Iterator[None]:
+    """JudgeErrors name keywords of Python in place of options of the command line, ``unless`` a command reads."""
+    try:
+        yield
+    except JudgeError as error:
+        if unless:
+            raise
+        what, where, mend = map(python_words, (error.what, error.where, error.mend))
+        raise JudgeError(what, where=where, mend=mend) from error
+
+
+def python_words(text: str) -> str:
+    """A message with keywords of Python in place of options of the command line.
+
+    >>> python_words("use --refits 0, or --protocol paper; see --folds in judge evaluate --help-all")
+    "use refits=0, or protocol='paper'; see folds in judge evaluate --help-all"
+    """
+    for option, keyword in _KEYWORDS:
+        text = re.sub(option, keyword, text)
+
+    def name(found: re.Match[str]) -> str:
+        keyword = found[1].replace("-", "_")
+        return re.sub("y$", "ie", keyword) + "s" if keyword in _PLURAL else keyword
+
+    return re.sub(r"--(?!help)([a-z][a-z-]*)", name, text)
 
 
 class RowError(JudgeError):

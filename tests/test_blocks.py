@@ -152,7 +152,7 @@ def run(words: list[str], files: BlockFiles, folder: Path) -> None:
         for one in {word, *(part.rpartition("=")[2] for part in word.split(","))}:
             files.make(one, words, folder)
     launched = next((place for place, word in enumerate(words) if word.startswith("scripts/")), 0)
-    own = [Path(words[launched]).stem, *words[launched + 1 :]] if launched else words[1:]
+    own = [Path(words[launched]).stem, *words[launched + 1 :]] if launched else words[words.index("judge") + 1 :]
     given = parse(own)
     # A checkpoint of transformers has weights of its own.
     whole = str(given.get("backbone")).startswith("hf:")
@@ -168,6 +168,9 @@ def run(words: list[str], files: BlockFiles, folder: Path) -> None:
         files.make("scripts", (), folder)
         assert words[:2] == ["accelerate", "launch"]
         done = launch(*words[2:launched], words[launched], *own[1:])
+        code, output = done.returncode, done.stdout + done.stderr
+    elif words[0] == "accelerate":
+        done = launch(*words[2 : words.index("judge") + 1], *own)
         code, output = done.returncode, done.stdout + done.stderr
     else:
         found = judge(*own)

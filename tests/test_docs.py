@@ -64,6 +64,8 @@ def names_in(value: list[str] | None) -> list[str]:
 def check(words: list[str]) -> None:
     """A command of ours is parsed; another must be one that we know."""
     if words[:2] == ["accelerate", "launch"]:
+        if words[4:6] == ["-m", "judge"]:  # With a file that the page has.
+            return check(words[5:])
         (script,) = [word for word in words if word.startswith("scripts/") and word.endswith(".py")]
         assert (ROOT / words[words.index("--config_file") + 1]).is_file()
         return check(["judge", Path(script).stem, *words[words.index(script) + 1 :]])

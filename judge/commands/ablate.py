@@ -8,14 +8,14 @@ from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
 from judge.commands.caption import CaptionConfig, caption, dtype_of
 from judge.commands.console import report_failures, say, show_progress
 from judge.commands.evaluate import RunConfig, run
-from judge.commands.images import choose_hiding, image_names, labels_for_ba, open_detector, read_truth
+from judge.commands.images import choose_hiding, image_names, labels_for_ba, open_detector, read_truth, refuse_unmasked
 from judge.commands.setup import with_precision
 from judge.commands.unread import log_unread
 from judge.config import make_config, shared_settings, values
@@ -25,7 +25,9 @@ from judge.errors import JudgeError
 from judge.masking import DETECTORS
 from judge.masking.detectors import Detector, Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.measured import SHARES, DetectorRow, count, pool
+from judge.masking.instances import PERSON
+from judge.masking.masked_images import doubts_of
+from judge.masking.measured import SHARES, DetectorRow, MaskStatistics, count, hide_nobody, measure_masks, pool
 from judge.masking.people import Hiding
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.report import ablations
@@ -103,6 +105,12 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
         return {"detector": name} if file is None else {"detector": "gt", "instances": file}
 
 
+class FoundConfig(RunConfig):
+    """Options of ``judge evaluate`` whose ``instances`` are what a tool found."""
+
+    found: ClassVar[bool] = True
+
+
 def ablate_masks(
     config: AblateMasksConfig, *, progress: Progress | None = None
 ) -> tuple[list[ablations.MaskRow], dict[str, Result]]:
@@ -152,7 +160,7 @@ def ablate_masks(
         ]
         found = {"results": entries, "notes": ablations.variant_notes(results)}
         tables, lines = [ablations.mask_table(rows, results)], ablations.sensitivity_lines(rows)
-        _write(out, config, "masks.json", found, partial(ablations.files_of, tables, lines, results))
+        _write(out, config, "masks.json", found, partial(ablations.files_of, tables, lines, results, ()))
     return rows, results
 
 
@@ -177,9 +185,13 @@ def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
 
 
 class DetectorAblation(NamedTuple):
-    """What each detector finds, images at fault, and with captions: results by detector, agreements with the first."""
+    """What each detector finds, images at fault, and with captions: results by detector, agreements with the first.
+
+    ``notes``: what a user must know of the detectors, a sentence each.
+    """
 
     rows: Sequence[DetectorRow]
+    notes: Sequence[str]
     failures: Failures
     results: Mapping[str, Result]
     agreements: Sequence[Agreement]
@@ -199,9 +211,9 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         raise JudgeError("no detector finds the background", where="--hide background", mend="hide instances")
     truth = (truth or read_truth(config, hiding.labels or None)).only(hiding.labels)
     failures: Failures = []
-    rows = _compare(config, hiding, truth, failures, progress)
+    rows, notes = _compare(config, hiding, truth, failures, progress)
     if not rows:
-        return DetectorAblation((), failures, {}, ())
+        return DetectorAblation((), notes, failures, {}, ())
     with out.working():
         out.begin()
         results: dict[str, Result] = {}
@@ -222,13 +234,13 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
                 name: [line_row(line, config.attribute_name) for line in lines_of(result)]
                 for name, result in results.items()
             },
-            "notes": ablations.variant_notes(results),
+            "notes": [*notes, *ablations.variant_notes(results)],
             "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
         }
-        tables = [ablations.detector_table(rows), *([ablations.detector_scores(results)] if results else [])]
+        tables = [ablations.detector_table(rows, notes), *([ablations.detector_scores(results)] if results else [])]
         lines = ablations.agreement_lines(agree, next(iter(results), ""))
-        _write(out, config, "detectors.json", entries, partial(ablations.files_of, tables, lines, results))
-    return DetectorAblation(rows, failures, results, agree)
+        _write(out, config, "detectors.json", entries, partial(ablations.files_of, tables, lines, results, rows))
+    return DetectorAblation(rows, notes, failures, results, agree)
 
 
 def _open_folder(config: S, varied: str) -> tuple[S, OutputFolder]:
@@ -256,7 +268,8 @@ def _run_each(
     results = {}
     for name, changes in variants.items():
         settings = shared_settings(config, RunConfig) | dict(changes) | {"out": None}
-        one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
+        kind = FoundConfig if changes.get("instances") else RunConfig  # See AblateDetectorsConfig.found_by.
+        one = make_config(settings, kind, where=f"{config.command} ({name})")
         own = None if config.checkpoints else store
         results[name] = run(one, store=own, progress=_named(progress, name), examples=False)
     return results
@@ -271,11 +284,12 @@ def _write(
     config: ScoredSettings,
     name: str,
     entries: Mapping[str, Any],
-    report: Callable[[tuple[str, str], Path], Mapping[str, str]],
+    report: Callable[[tuple[str, Path, str], Path], Mapping[str, str]],
 ) -> None:
     """Write ``entries`` as JSON to the file ``name``, the settings as ``ablate.yaml``, and the files of ``report``."""
     texts = {name: json.dumps(entries, indent=2, allow_nan=False) + "\n", "ablate.yaml": config.to_yaml()}
-    about = config.command, texts["ablate.yaml"]
+    assert config.out is not None
+    about = config.command, config.out / "ablate.yaml", texts["ablate.yaml"]
 
     def write() -> None:
         with out.writing():
@@ -321,11 +335,12 @@ def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
 
 def _compare(
     config: AblateDetectorsConfig, hiding: Hiding, truth: GroundTruth, failures: Failures, progress: Progress | None
-) -> list[DetectorRow]:
-    """What each detector finds; only images at which no detector fails are counted."""
+) -> tuple[list[DetectorRow], list[str]]:
+    """What each detector finds, and notes; only images at which no detector fails are counted."""
     detectors = {name: _open(name, config, hiding.labels, truth) for name in config.sources}
-    people, found = 0, dict.fromkeys(detectors, 0)
+    people = 0
     counts: dict[str, list[list[int]]] = {name: [] for name in detectors}
+    statistics: dict[str, list[MaskStatistics]] = {name: [] for name in detectors}
     names, _ = image_names(config.images, truth)
     finders = truth, *detectors.values()
     for image, [true, *answers] in detect_images(
@@ -333,9 +348,13 @@ def _compare(
     ):
         people += len(hiding.chosen(true))
         for name, instances in zip(detectors, answers, strict=True):
-            found[name] += len(hiding.chosen(instances))
-            counts[name].append(count(true, instances, hiding, image.size))
+            counts[name].append(of := count(true, instances, hiding, image.size))
+            chosen = hiding.chosen(instances)
+            region = hiding.region(chosen, image.size)
+            measured = MaskStatistics.of(image, hiding, chosen, region, None)
+            statistics[name].append(measured._replace(pixels=(of[0], of[1], of[2])))
     failures += truth.strays
+    notes = _check(config, hiding, truth, detectors, statistics)
     if progress:
         progress("intervals", 0, 0)
     rows = []
@@ -349,19 +368,42 @@ def _compare(
                 detector=name,
                 shares=dict(zip(SHARES, map(float, pool(table.sum(axis=0))), strict=True)),
                 intervals=dict(zip(SHARES, intervals, strict=True)),
-                people=found[name],
+                people=sum(one.instances for one in statistics[name]),
                 of=people,
                 images=len(table),
             )
             rows.append(row)
-    return rows
+    return rows, notes
+
+
+def _check(
+    config: AblateDetectorsConfig,
+    hiding: Hiding,
+    truth: GroundTruth,
+    detectors: Mapping[str, Detector],
+    statistics: Mapping[str, Sequence[MaskStatistics]],
+) -> list[str]:
+    """Refuse files at fault, and their masks as ``judge mask`` does; return notes on ground truth and detectors.
+
+    A network that finds nobody, or hides everything, is a result of the comparison: a note says so.
+    """
+    found = {"gt": list(truth.doubts)}
+    for name, detector in detectors.items():
+        found[name] = doubts_of(detector, hiding, statistics[name])
+        masks = measure_masks(statistics[name], hides_people=PERSON in hiding.labels)
+        if isinstance(detector, GroundTruth) and config.sources[name]:
+            detector.refuse_faults()
+            refuse_unmasked(config, masks, found[name], f"--detectors {name}")
+        if what := hide_nobody(masks):
+            found[name].append(f"{what}.")
+    return ablations.shared_notes(found)
 
 
 def _open(name: str, config: AblateDetectorsConfig, labels: tuple[str, ...], truth: GroundTruth) -> Detector:
     """A detector, or what another tool found."""
     if (file := config.sources[name]) is None:
         return open_detector(name, config, labels, truth=truth)
-    return read_truth(config.model_copy(update={"instances": file}), labels)
+    return read_truth(config.model_copy(update={"instances": file}), labels, found=True)
 
 
 def masks(config: AblateMasksConfig) -> None:
@@ -392,7 +434,7 @@ def detectors(config: AblateDetectorsConfig) -> None:
         return
     if not found.rows:
         report_failures(found.failures, len(found.failures), "read")
-    print_table(ablations.detector_table(found.rows))
+    print_table(ablations.detector_table(found.rows, found.notes))
     if found.results:
         print_table(ablations.detector_scores(found.results))
         say(*ablations.agreement_lines(found.agreements, next(iter(found.results))), "")

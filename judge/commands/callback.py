@@ -7,18 +7,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 
-from judge.captioning import caption_images
+from judge.captioning import Captioned, caption_images
 from judge.captioning.writing import Writing
 from judge.commands.evaluate import RunConfig, evaluate
 from judge.config import make_config
 from judge.corpus import Corpus
+from judge.corpus.captions import KEYWORDS
 from judge.corpus.records import canonical_id
-from judge.errors import JudgeError
+from judge.errors import JudgeError, in_python
 from judge.judges.hf_models import wrap_captioner
 from judge.masking.images import list_images
 from judge.masking.masked_images import MaskedImages
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 _NAME = "model"
 # Options that the callback gives itself, or that only a single measurement can have.
 _OWN = {"corpus", "captions", "models", "out", "overwrite"}
+_FIRST = 8  # Images that are captioned before the training, as a trial.
 _logger = logging.getLogger(__name__)
 
 
@@ -51,14 +55,17 @@ class AmplificationCallback(TrainerCallback):
 
     For each metric METRIC these numbers are logged, fractions: ``amplification/METRIC``; the human side,
     ``.../human``; the ends of the interval, ``.../low`` and ``.../high``; and ``.../verdict``, 1 where the captioner
-    amplifies, -1 where it does the opposite, 0 where neither is shown. Interval and verdict are absent where a check
-    voids them. With several judges METRIC is ``METRIC/JUDGE``. ``amplification/images`` is the number of images,
-    ``amplification/names_one`` the share of captions that name one class, ``amplification/seconds`` the time.
+    amplifies, -1 where it does the opposite, 0 where neither is shown; ``.../void``, 1 where a check voids the row,
+    which then has no other number and a warning with the reason, else 0. Interval and verdict are absent too where
+    judges were trained once (``refits=0``). With several judges METRIC is ``METRIC/JUDGE``. ``amplification/images`` is
+    the number of images, ``amplification/names_one`` the share of captions that name one class (absent without a
+    lexicon), ``amplification/seconds`` the time. Transformers writes each name as ``train/NAME``.
 
     Attributes:
         results: epoch -> the :class:`judge.Result`.
     """
 
+    @in_python()
     def __init__(  # noqa: PLR0913 - what evaluate takes
         self,
         log: Callable[[dict[str, float]], None],
@@ -86,9 +93,11 @@ class AmplificationCallback(TrainerCallback):
             settings: any other option of ``judge.evaluate``, e.g. ``refits=20``, but for ``out`` and captions.
 
         Raises:
-            JudgeError: ``every`` is below 1; an option is unknown, or not for a callback; several attributes; human
-                captions cannot be read; no file is of any of their images.
+            JudgeError: ``log`` is no function; ``every`` is below 1; an option is unknown, or not for a callback;
+                several attributes; human captions or labels cannot be read; no file is of any of their images.
         """
+        if not callable(log):
+            raise JudgeError("is no function", where="log", mend="give trainer.log")
         if every < 1:
             raise JudgeError(f"must be 1 or more, not {every}", where="every", mend="give a number of epochs")
         for name in sorted(settings.keys() & _OWN):
@@ -98,7 +107,10 @@ class AmplificationCallback(TrainerCallback):
         if len(config.attributes) > 1:
             what = "captions in memory are measured for one attribute"
             raise JudgeError(what, where="attribute", mend="add a callback for each")
-        described = Corpus.read(human=human, captions={}).human.by_image
+        reading = {name: settings[name] for name in KEYWORDS if name in settings}
+        reading |= {} if labels is None else {"labels": labels, "attribute": settings.get("attribute")}
+        reading |= {"lexicon": words} if isinstance(words := settings.get("lexicon"), str) else {}
+        described = Corpus.read(human=human, captions={}, **reading).human.by_image
         files = {canonical_id(name): name for name in list_images(Path(images))}
         names = {image: files[image] for image in described if image in files}
         if not names:
@@ -111,10 +123,19 @@ class AmplificationCallback(TrainerCallback):
         self.settings |= {"images": images} if sees else {}
         self.results: dict[float, Result] = {}
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002 - as below
+        """Caption a few images: what cannot be captioned is found before the training."""
+        few = dict(islice(self.images.names.items(), _FIRST))
+        self._caption(given["model"], given.get("processing_class"), replace(self.images, names=few))
+
     def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002 - transformers' names
         """Measure, and log."""
         if round(state.epoch) % self.every == 0:
-            self.log(self.measure(given["model"], given.get("processing_class"), epoch=state.epoch))
+            numbers = self.measure(given["model"], given.get("processing_class"), epoch=state.epoch)
+            # Each log of a Trainer clears its request for the log of the epoch's loss.
+            requested = control.should_log
+            self.log(numbers)
+            control.should_log = requested
 
     def measure(self, model: Any, processor: Any = None, *, epoch: float | None = None) -> dict[str, float]:
         """The numbers to log; any other training loop may call it.
@@ -128,21 +149,32 @@ class AmplificationCallback(TrainerCallback):
             JudgeError: there is no processor, no image can be captioned, or as :func:`judge.evaluate`.
         """
         start = time.monotonic()
-        self.processor = self.processor or processor
-        captioner = wrap_captioner(model, self.processor)
-        with undisturbed(), _evaluating(model):
-            done = caption_images(captioner, self.images, self.writing)
-            if not done.captions:
-                raise done.failures[0][1]
-            if done.failures:
-                _logger.warning(
-                    "%d images could not be captioned; the first: %s", len(done.failures), done.failures[0][1]
-                )
-            if done.cut:
-                _logger.warning("%d captions were cut off at %d tokens", done.cut, self.writing.max_tokens)
+        done = self._caption(model, processor, self.images)
+        if done.failures:
+            _logger.warning("%d images could not be captioned; the first: %s", len(done.failures), done.failures[0][1])
+        if done.cut:
+            _logger.warning("%d captions were cut off at %d tokens", done.cut, self.writing.max_tokens)
+        with undisturbed():
             found = evaluate(captions={_NAME: done.captions}, **self.settings)
+        if void := [f"{row.title}: {of.because}" for row, of in lines_of(found) if row.key in found.void]:
+            _logger.warning("no verdict, and so no value is logged: %s", "; ".join(void))
         self.results[max(self.results, default=0.0) + 1 if epoch is None else epoch] = found
         return numbers_of(found) | {"amplification/seconds": time.monotonic() - start}
+
+    @in_python()
+    def _caption(self, model: Any, processor: Any, images: MaskedImages) -> Captioned:
+        """The captions of ``images``, at least one."""
+        processor = self.processor or processor
+        try:
+            captioner = wrap_captioner(model, processor)
+        except JudgeError as error:
+            raise JudgeError(error.what, where="AmplificationCallback(processor=...)", mend=error.mend) from None
+        self.processor = processor
+        with undisturbed(), _evaluating(model):
+            done = caption_images(captioner, images, self.writing)
+        if not done.captions:
+            raise done.failures[0][1]
+        return done
 
 
 @contextmanager
@@ -161,12 +193,15 @@ def numbers_of(found: Result) -> dict[str, float]:
     """The numbers of a result by the names under which they are logged."""
     numbers: dict[str, float] = {"amplification/images": float(found.summaries[0].images)}
     several = Counter(row.metric for row in found.summaries)
-    for row, conclusion in (line for line in lines_of(found) if line.summary.amplification is not None):
+    for row, conclusion in lines_of(found):
         name = f"amplification/{row.metric.name}" + (f"/{row.judge}" if several[row.metric] > 1 else "")
-        assert row.amplification is not None
+        void = row.key in found.void
+        numbers[f"{name}/void"] = float(void)
+        if void or row.amplification is None:
+            continue
         numbers[name] = row.amplification
         numbers |= {} if row.human is None else {f"{name}/human": row.human}
-        if row.interval and row.key not in found.void:
+        if row.interval:
             numbers |= {f"{name}/low": row.interval.low, f"{name}/high": row.interval.high}
             verdict = (conclusion.verdict in HIGHER) - (conclusion.verdict in LOWER)
             numbers |= {f"{name}/verdict": float(verdict)} if conclusion.verdict else {}

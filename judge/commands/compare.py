@@ -1,7 +1,7 @@
 """``judge compare``: differences between the captioners of several runs, e.g. two checkpoints of one model."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +12,7 @@ from judge.errors import JudgeError
 from judge.measure.comparing import Pairing
 from judge.report.ablations import variant_notes
 from judge.report.directory import difference_row, line_row
-from judge.report.gate import GATE, junit, read_change
+from judge.report.gate import GATE, Check, junit, outcomes, read_change
 from judge.report.notes import pair_notes
 from judge.report.render import markdown, open_console, print_table, print_text
 from judge.report.sections import plain
@@ -36,7 +36,7 @@ def command(
         Path | None, typer.Option("--junit", help="JUnit XML file for the conditions of --fail-if")
     ] = None,
 ) -> None:
-    """Compare captioners of different runs: differences in amplification, with intervals and tests.
+    """Compare captioners of different runs: amplification of the later run less the earlier, with intervals and tests.
 
     A metric is compared where both runs measured it with the same settings, against the same human captions and labels;
     two checkpoints of one model, for example. Images that one captioner lacks are left out for both.
@@ -56,15 +56,16 @@ def command(
     read = read_runs(runs)
     joined, notes = put_together(read)
     result = joined.result
-    conditions = [read_change(text, result.run["metrics"]) for text in fail_if or ()]
+    conditions = {text.strip(): read_change(text, result.run["metrics"]) for text in fail_if or ()}
     run_of = {name: run.name for run in name_apart(read) for name in run.result.run["captioners"]}
     pairing = Pairing(result.scores, result.counts, result.run)
 
     def pair(first: Summary, second: Summary) -> Pair | None:
-        return pairing(first, second) if run_of[first.captioner] != run_of[second.captioner] else None
+        return pairing(second, first) if run_of[first.captioner] != run_of[second.captioner] else None
 
     found = differences(result.summaries, pair, level=level, void=result.void, cancels=result.cancels)
-    checks = [check for condition in conditions for check in condition(found)]
+    gates = {text: [*condition(found)] for text, condition in conditions.items()}
+    checks = [check for of in gates.values() for check in of]
     of_runs = variant_notes({run.name: run.result for run in read})
     document = {
         "runs": [run.name for run in read],
@@ -83,7 +84,7 @@ def command(
         typer.echo(text, nl=False)
         say(*lines, err=True)
     else:
-        _print(found, [*met, *lines] if kind == "md" else lines, kind)
+        _print(found, gates, lines, kind)
     if out:
         say("", f"The differences are in {out}", err=kind != "table")
     say(*(f"judge: {line}" for line in met), err=True)
@@ -91,13 +92,23 @@ def command(
         raise typer.Exit(GATE)
 
 
-def _print(found: Sequence[Difference], lines: Sequence[str], kind: Literal["table", "md"]) -> None:
-    """Print the table of differences, and lines below it."""
+def _print(
+    found: Sequence[Difference],
+    gates: Mapping[str, Sequence[Check]],
+    lines: Sequence[str],
+    kind: Literal["table", "md"],
+) -> None:
+    """Print the gate's outcome, the table of differences, and lines below it."""
     if kind == "md":
+        for line in outcomes({f"`{text}`": of for text, of in gates.items()}, plain):
+            typer.echo(f"{line}\n")
         typer.echo(markdown(difference_table(found, verbose=False)))
         typer.echo("\n".join(f"- {plain(line)}" for line in lines))
         return
-    print_table(difference_table(found), console := open_console())
+    console = open_console()
+    for line in outcomes(gates):
+        print_text(line, console, bold=True)
+    print_table(difference_table(found), console)
     console.print()
     for line in lines:
         print_text(line, console)

@@ -123,17 +123,20 @@ class _Lines:
 
     def __init__(self) -> None:
         self.kind = self.shown = self.left = ""
-        self.begun = self.last = time.monotonic()
-        self.before = 0
+        self.begun = self.last = self.at = time.monotonic()
+        self.before = self.done = 0
 
     def show(self, what: str, done: int, total: int) -> None:
         now, kind = time.monotonic(), _COUNTS.sub("", what)
         if kind != self.kind:
             self.kind, self.begun, self.before = kind, now, done
+        if done != self.done:  # Large units end rarely: until then their time is known, and goes by.
+            self.done, self.at = done, now
         left = ""
         if total and done > self.before:
-            seconds = round((now - self.begun) / (done - self.before) * (total - done))
-            left = f", {timedelta(seconds=round(now - self.begun))} elapsed, {timedelta(seconds=seconds)} left"
+            seconds = round((self.at - self.begun) / (done - self.before) * (total - done) - (now - self.at))
+            rest = f", {timedelta(seconds=seconds)} left" if seconds > 0 else ""
+            left = f", {timedelta(seconds=round(now - self.begun))} elapsed{rest}"
         news = kind != self.shown or (left and not self.left)
         if now - self.last < (_SOON if news else _A_MINUTE):
             return

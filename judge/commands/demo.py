@@ -16,7 +16,7 @@ import typer
 
 from judge.calibration.grammar import WorldFiles, make_world, world_files, write_world
 from judge.calibration.truth import bayes_score
-from judge.calibration.world import CAPTIONERS, FAITHFUL
+from judge.calibration.world import CAPTIONERS, DEMO, FAITHFUL
 from judge.commands.console import say, show_progress
 from judge.commands.evaluate import RunConfig, run
 from judge.config import make_config
@@ -60,8 +60,8 @@ def _optima(metrics: Sequence[str], *, uses_images: bool) -> dict[str, str]:
     for name, captioner in CAPTIONERS.items():
         for metric in map(find_metric, metrics):
             if (metric.uses_images or not uses_images) and not metric.given:
-                score = partial(bayes_score, score=metric.score, uses_images=uses_images)
-                human, generated = score(captioner=FAITHFUL), score(captioner=captioner)
+                score = partial(bayes_score, DEMO, score=metric.score, uses_images=uses_images)
+                human, generated = score(FAITHFUL), score(captioner)
                 found[f"{name} {metric.name}"] = f"{human:.3f} / {generated:.3f} ({generated - human:+.3f})"
     return found
 
@@ -93,7 +93,7 @@ def command(
     settings = demo_settings(files, out, small=small) | {"seed": seed, "overwrite": again}
     config = make_config(settings, RunConfig, where="judge demo")
     with show_progress() as progress:
-        world = make_world(images, seed=seed)
+        world = make_world(images, seed=seed, parameters=DEMO)
         write_world(world, CAPTIONERS, files.folder, pictures=pixels, overwrite=again, progress=progress)
         result = run(config, progress=progress)
     known = {

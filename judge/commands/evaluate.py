@@ -31,11 +31,12 @@ from judge.config.judges import ScoredSettings
 from judge.config.values import MaskMode
 from judge.corpus import Corpus, is_table
 from judge.corpus.attributes import parts_of
+from judge.corpus.captions import KEYWORDS
 from judge.corpus.files import Given
 from judge.corpus.image_scores import read_image_scores
 from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
-from judge.errors import JudgeError, nearest, require, shortened, some
+from judge.errors import JudgeError, in_python, nearest, require, shortened, some
 from judge.judges import HUGGING_FACE, SELF, find_judge, name_self, split_reference
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan, measure
@@ -153,17 +154,27 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     settings |= {name: named[name] for name in RunConfig.model_fields.keys() & named if named[name] is not None}
     if settings.keys() & {"fail_if", "format"}:
         raise JudgeError("'fail_if' and 'format' are of the command alone", mend="use the result that is returned")
-    if corpus is None and _in_memory(human, captions, labels, attribute or "gender"):
-        read = {name: settings.pop(name, None) for name in ("human", "captions", "labels", "objects")}
-        if models:  # The captions that they will write may be the only ones.
-            read["captions"] = {} if read["captions"] is None else read["captions"]
-        corpus = Corpus.read(**read, attribute=None if labels is None else attribute)
-    if corpus is not None:
-        settings = _with_sources(corpus, settings)
-    if "lexicon" in settings:
-        names = settings.get("attribute", "gender")
-        settings["lexicon"] = _spelled(settings["lexicon"], [names] if isinstance(names, str) else names)
-    return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
+    with in_python():
+        if "lexicon" in settings:
+            names = settings.get("attribute", "gender")
+            settings["lexicon"] = _spelled(settings["lexicon"], [names] if isinstance(names, str) else names)
+        if corpus is None and _in_memory(human, captions, labels, attribute or "gender"):
+            corpus = _read_memory(settings)
+        if corpus is not None:
+            settings = _with_sources(corpus, settings)
+        return run(make_config(settings, RunConfig, where=""), corpus=corpus, progress=progress)
+
+
+def _read_memory(settings: dict[str, Any]) -> Corpus:
+    """The corpus of tables in memory; the settings that say how to read it are taken out of ``settings``."""
+    read = {name: settings.pop(name, None) for name in ("human", "captions", "labels", "objects", *KEYWORDS)}
+    if read["captions"] is None:  # The captions that models will write may be the only ones.
+        if not settings.get("models"):
+            raise JudgeError("there are no captions", where="captions", mend="give captions={'mine': captions}")
+        read["captions"] = {}
+    attribute = None if read["labels"] is None else settings.get("attribute")
+    lexicon = settings.get("lexicon")
+    return Corpus.read(**read, attribute=attribute, lexicon=lexicon if isinstance(lexicon, str) else None)
 
 
 def _spelled(lexicon: Any, names: Sequence[str]) -> Any:

@@ -123,12 +123,19 @@ def labels_for_ba(config: inputs.LabelSettings, instances: Files | None) -> Labe
     raise JudgeError("nothing says which object goes with the attribute", where="--hide", mend=mend)
 
 
-def read_truth(config: inputs.DetectionSettings, labels: Collection[str] | None = None) -> GroundTruth:
-    """The instances that ``config`` names; ``labels``: the categories that are read, None for all."""
+def read_truth(
+    config: inputs.DetectionSettings, labels: Collection[str] | None = None, *, found: bool = False
+) -> GroundTruth:
+    """The instances that ``config`` names; ``labels``: the categories that are read, None for all.
+
+    ``found``: whether they are what a tool found (see :meth:`GroundTruth.read`); settings may say so themselves.
+    """
     if not config.instances:
         raise JudgeError("detector 'gt' needs the instances", where="--instances", mend="give their COCO file")
     names, people = read_names(config.names_of("gt")), config.person_categories
-    truth = GroundTruth.read(listed(config.instances), labels=labels, people=people, names=names, images=config.images)
+    found = found or getattr(config, "found", False)
+    given, images = listed(config.instances), config.images
+    truth = GroundTruth.read(given, labels=labels, people=people, names=names, images=images, found=found)
     if config.finders == ("gt",):  # Each of several detectors may have categories of its own.
         check_categories(people, truth.renamed, truth.source)
     return truth
@@ -161,12 +168,14 @@ def open_detector(
     return Cached(detector, config.cache, renamed, [stays_visible(other, source) for other in visible])
 
 
-def refuse_unmasked(config: inputs.HidingSettings, masks: Mapping[str, Any] | None, doubts: Sequence[str]) -> None:
-    """Refuse masks that hide almost nobody, unless the settings allow them."""
+def refuse_unmasked(
+    config: inputs.HidingSettings, masks: Mapping[str, Any] | None, doubts: Sequence[str], where: str = ""
+) -> None:
+    """Refuse masks that hide almost nobody, unless the settings allow them; ``where``: for a detector among several."""
     if masks and (what := hide_nobody(masks)) and not config.allow_unmasked:
         mend = next((doubt for doubt in doubts if "--person-category" in doubt), "give other weights or instances")
         mend = f"{mend.rstrip('.')}; or go on as it is with --allow-unmasked"
-        raise JudgeError(what, where=f"--detector {config.finders[0]}", mend=mend)
+        raise JudgeError(what, where=where or f"--detector {config.finders[0]}", mend=mend)
 
 
 def image_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int]:

@@ -65,7 +65,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Maske
         masked.failures += truth.strays if truth else ()
         statistics = [row.statistics for row in masked.rows]
         masks = measure_masks(statistics, hides_people=PERSON in hiding.labels)
-        doubts = doubts_of(detector, statistics)
+        doubts = doubts_of(detector, hiding, statistics)
         refuse_unmasked(config, masks, doubts)
         if not masked.rows:
             out.discard()

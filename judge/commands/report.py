@@ -10,7 +10,7 @@ from judge.commands.console import say
 from judge.errors import JudgeError
 from judge.report.cards import captioner_card, eval_results
 from judge.report.directory import METRICS, REPORT, metrics_json
-from judge.report.index import INDEX, index_page, runs_in
+from judge.report.index import INDEX, index_page, is_index, runs_in
 from judge.report.page import make_page
 from judge.report.saved_run import SavedRun
 from judge.report.sections import latex_report, markdown_report
@@ -52,7 +52,8 @@ def command(  # noqa: PLR0913, PLR0917 - options
     Values, intervals and tests are computed again from judges' answers and counts; a run whose metrics.json says
     something else is refused.
 
-    A folder of runs (runs/) gets an index of them: index.html, with every verdict and the values from run to run.
+    A folder of runs (runs/) gets an index of them: index.html, with every verdict and the values from run to run. An
+    earlier index is replaced.
 
     Several runs must have a metric that was measured with the same settings, human captions and labels.
     """
@@ -65,7 +66,8 @@ def command(  # noqa: PLR0913, PLR0917 - options
         mend = "leave out the options of pages and tables, or name its runs"
         raise JudgeError("is a folder of runs, which has an index alone", where=str(runs[0]), mend=mend)
     if inside:
-        index = OutputFile(out or runs[0] / INDEX, overwrite=overwrite)
+        path = out or runs[0] / INDEX
+        index = OutputFile(path, overwrite=overwrite or is_index(path))
         index.check()
         with index.working():
             index.write(index_page(runs[0], inside).encode())

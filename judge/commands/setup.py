@@ -164,12 +164,11 @@ def check_hidden(config: WordSettings, labels: Iterable[Labels]) -> None:
         name, given = of.attribute, _of(config.lexicon, of.attribute)
         if name in WITHOUT_WORDS or given or name in named_lexicons():
             continue
-        mend = "give a lexicon of its words, or the lexicon 'none' if captions do not name it"
+        mend = "give its words with --lexicon FILE, or --lexicon none if captions do not name it"
         for other in map(load_lexicon, named_lexicons()):
             spelled = {word for one in other.classes for word in (one, *other.spellings.get(one, ()))}
             if {one.lower() for one in of.classes} <= spelled:
-                python = f"in Python, call the column of labels '{other.name}'"
-                mend = f"measure {other.name}: --attribute {other.name} --label-column {name} ({python}); or {mend}"
+                mend = f"measure {other.name}: --attribute {other.name} --label-column {name}; or {mend}"
                 break
         raise JudgeError(f"no lexicon has words of {name}, so nothing would be hidden", where=name, mend=mend)
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os.path import exists as is_path
 from pathlib import Path
 from typing import Any, Self, cast
 
-from judge.corpus.captions import DEFAULT_OPTIONS, ReadOptions, read_captions
-from judge.corpus.files import Given, in_python, listed, python_words
+from judge.corpus.captions import ReadOptions, read_captions
+from judge.corpus.files import Given, listed
 from judge.corpus.labels import LabelOptions, read_labels
 from judge.corpus.tasks import Tasks, read_tasks
-from judge.errors import JudgeError, nearest, some
+from judge.errors import JudgeError, in_python, nearest, python_words, some
 from judge.text.combined import AND
-from judge.text.lexicon import load_lexicon, named_lexicons
+from judge.text.lexicon import Lexicon, load_lexicon, named_lexicons
 from judge.types import Captions, Doubt, Labels
 from judge.utils.files import split_name
 
@@ -73,7 +74,9 @@ class Corpus:
         labels: Given | Labels | None = None,
         attribute: str | Sequence[str] | None = None,
         objects: Given | Tasks | None = None,
-        options: ReadOptions = DEFAULT_OPTIONS,
+        lexicon: str | Lexicon | None = None,
+        options: ReadOptions | None = None,
+        **reading: Any,
     ) -> Self:
         """Read files of any known format (data/README.md lists them; they are recognised by content), or memory.
 
@@ -88,23 +91,37 @@ class Corpus:
                 those in memory must be: ``{"mine": table}``.
             labels: the class of each image: a file, a table in memory, or the result of
                 :func:`judge.corpus.labels.read_labels`. Without them ``evaluate`` derives them from human captions.
-            attribute: the attribute, such as "skin", which names the column of labels; "gender" by default. If a
-                lexicon of that name is shipped, its classes are the labels' classes.
+            attribute: the attribute, such as "skin", which names the column of labels; "gender" by default.
             objects: what else images show: a file, or the result of :func:`judge.corpus.tasks.read_tasks`.
+            lexicon: the words of the attribute, whose classes are the labels' classes: a name or file, or "none"; by
+                default the shipped lexicon of the attribute's name, if there is one.
             options: how captions and labels are read, if their columns or values are not recognised.
+            reading: the same as keywords, of the meaning that they have for :func:`judge.evaluate`: ``columns``,
+                ``split``, ``several``, ``where``, ``refusals``, ``id_column``, ``label_column``, ``label_values``,
+                ``label_rule``, ``label_drop``, ``scene_column``.
 
         Raises:
             JudgeError: a file or table that cannot be read, with record and field; lists of other lengths; captions
-                in memory without a name; an attribute other than that of the labels.
+                in memory without a name; an attribute other than that of the labels; an unknown keyword.
         """
+        options = options or ReadOptions.of(**reading)
         with in_python(unless=options.command):
-            corpus = cls._read(human, captions, labels, attribute, objects, options)
+            classes = partial(_read_labels, attribute=attribute, lexicon=lexicon, options=options.labels)
+            corpus = cls._read(human, captions, labels, objects, options, classes)
         notes = corpus.notes if options.command else (type(note)(python_words(note)) for note in corpus.notes)
         return replace(corpus, notes=tuple(notes))
 
     @classmethod
-    def _read(cls, human: Any, captions: Any, labels: Any, attribute: Any, objects: Any, options: ReadOptions) -> Self:
-        """:meth:`read`; messages name options of the command line."""
+    def _read(
+        cls,
+        human: Any,
+        captions: Any,
+        labels: Any,
+        objects: Any,
+        options: ReadOptions,
+        classes: Callable[[Any], Labels | None],
+    ) -> Self:
+        """:meth:`read`; messages name options of the command line; ``classes`` reads the labels."""
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
         named = {name: listed(of) for name, of in named.items()}
         human, labels, objects = map(listed, (human, labels, objects))
@@ -112,7 +129,7 @@ class Corpus:
         if not files and human is not None and not is_table(human, several=True):
             files = [*cast("Sequence[PathLike]", human)]
         _check_lists({"human": files[0] if files else human, "labels": labels, "objects": objects, **named})
-        labels, columns = _read_labels(labels, attribute, options.labels), options.columns or {}
+        labels, columns = classes(labels), options.columns or {}
         objects = objects if objects is None or isinstance(objects, Tasks) else read_tasks(objects)
         check_owners(columns, ["human", *named])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
@@ -133,7 +150,10 @@ class Corpus:
 
 
 def _read_labels(
-    given: Given | Labels | None, attribute: str | Sequence[str] | None, options: LabelOptions
+    given: Given | Labels | None,
+    attribute: str | Sequence[str] | None,
+    lexicon: str | Lexicon | None,
+    options: LabelOptions,
 ) -> Labels | None:
     """The labels of :meth:`Corpus.read`."""
     name = attribute if isinstance(attribute, str | None) else AND.join(attribute)
@@ -147,7 +167,9 @@ def _read_labels(
         mend = "read the labels of each with read_labels, and give multiply_labels of them to Corpus.read"
         raise JudgeError("tables in memory are read for one attribute", where="Corpus.read", mend=mend)
     name = name or "gender"
-    lexicon = load_lexicon(name) if name in named_lexicons() else None
+    if not isinstance(lexicon, Lexicon):
+        named = lexicon or (name if name in named_lexicons() else "none")
+        lexicon = None if named == "none" else load_lexicon(named)
     return read_labels(given, attribute=name, lexicon=lexicon, options=options)
 
 

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Self
 
 from judge.corpus.columns import columns_for
-from judge.corpus.files import Document, Given, in_python, read_document
+from judge.corpus.files import Document, Given, read_document
 from judge.corpus.labels import LabelOptions
 from judge.corpus.layouts import Request, find_captions
 from judge.corpus.records import image_id, kind_of
-from judge.errors import JudgeError
+from judge.errors import JudgeError, in_python, nearest
 from judge.text.cleaning import clean
 from judge.types import Captions, Side
 from judge.utils.files import is_encodable
@@ -87,7 +88,35 @@ class ReadOptions:
     labels: LabelOptions = field(default_factory=LabelOptions)
     command: bool = False
 
+    @classmethod
+    def of(cls, **keywords: Any) -> Self:
+        """From keywords that :func:`judge.evaluate` has too: all of :data:`KEYWORDS`.
 
+        Raises:
+            JudgeError: another keyword.
+        """
+        if unknown := [name for name in keywords if name not in KEYWORDS]:
+            raise JudgeError(f"unknown keyword '{unknown[0]}'", mend=nearest(unknown[0], [*KEYWORDS]))
+        given = {name: value for name, value in keywords.items() if value is not None}
+        labels: dict[str, Any] = {_OF_LABELS[name]: of for name, of in given.items() if name in _OF_LABELS}
+        if isinstance(labels.get("drop"), str):
+            labels["drop"] = (labels["drop"],)
+        spellings = labels.pop("spellings", {}).items()
+        each: dict[str, Any] = {
+            name: [words] if isinstance(words, str | int) else [*words] for name, words in spellings
+        }
+        where = given.get("where", {})
+        files = {name: value for name, value in given.items() if name not in _OF_LABELS}
+        return cls(**files, labels=LabelOptions(**labels, spellings=each, where=where))
+
+
+# Keyword of ``evaluate`` -> field of :class:`LabelOptions`.
+_OF_LABELS = {
+    "id_column": "id_column", "label_column": "label_column", "scene_column": "scene_column",
+    "label_values": "spellings", "label_drop": "drop", "label_rule": "rule",
+}  # fmt: skip
+KEYWORDS = (*_OF_LABELS, "split", "refusals", "columns", "several", "where")
+"""Keywords that say how captions and labels are read, of :func:`judge.evaluate` and :meth:`judge.Corpus.read`."""
 DEFAULT_OPTIONS = ReadOptions()
 
 

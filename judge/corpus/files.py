@@ -2,8 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -53,41 +52,6 @@ _REFUSED = (
     ((b"\xff\xfe", b"\xfe\xff"), "UTF-16 text", "save it as UTF-8"),
     ((b"\x89PNG", b"\xff\xd8\xff"), "an image", "give JSON or a table"),
 )
-
-# Options of the command line in messages -> how Python names them.
-_OPTIONS = "Corpus.read(options=ReadOptions({}))"
-_LABELS = _OPTIONS.format("labels=LabelOptions({})")
-_PYTHON = (
-    (r"--column ([\w.]+)=NAME", _OPTIONS.format(r"columns={'\1': NAME}")),
-    (r"--column ([\w.]+)", r"ReadOptions(columns={'\1': ...})"),
-    (r"--several", _OPTIONS.format("several=True")),
-    (r"--label-value (\w+)=(.+?)(?=, or |\.?$| \()", _LABELS.format(r"spellings={'\1': ['\2']}")),
-    (r"--label-drop (.+?)(?=\.?$)", _LABELS.format(r"drop=['\1']")),
-    (r"--label-rule majority", _LABELS.format("rule='majority'")),
-    (r"--label-column(?: \w+)?=NAME", _LABELS.format("label_column=NAME")),
-    (r"--id-column=NAME", _LABELS.format("id_column=NAME")),
-    (r"--where", "ReadOptions(where=...)"),
-    (r"--([a-z]+) (\S+?)(?=[,.]?(?:\s|$))", r"\1='\2'"),
-)
-
-
-@contextmanager
-def in_python(*, unless: bool = False) -> Iterator[None]:
-    """JudgeErrors name parameters of Python in place of options of the command line, ``unless`` a command reads."""
-    try:
-        yield
-    except JudgeError as error:
-        if unless:
-            raise
-        what, where, mend = map(python_words, (error.what, error.where, error.mend))
-        raise JudgeError(what, where=where, mend=mend) from error
-
-
-def python_words(text: str) -> str:
-    """A message with parameters of Python in place of options of the command line."""
-    for option, parameter in _PYTHON:
-        text = re.sub(option, parameter, text)
-    return text
 
 
 def read_document(path: Given, *, memory: str = "table in memory", value: str = "label") -> Document:

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
 from judge.corpus.columns import chosen_column, find_column, id_column
-from judge.corpus.files import Document, Given, in_python, read_document
+from judge.corpus.files import Document, Given, read_document
 from judge.corpus.records import (
     MISSING,
     Entry,
@@ -25,7 +25,7 @@ from judge.corpus.records import (
     records,
     row_entries,
 )
-from judge.errors import JudgeError, nearest
+from judge.errors import JudgeError, in_python, nearest
 from judge.text.lexicon import Lexicon, named_lexicons
 from judge.types import Labels
 

@@ -29,7 +29,7 @@ _BLOCK = 16  # Columns of a dense product.
 # Words whose block of the Hessian is inverted for the preconditioner, with the embedding's. The others' penalties are
 # larger than what they add to it. 128 and 400 take as long.
 _FREQUENT = 256
-_CURVATURE = 0.2  # Second derivative of a sample's loss in that block: p (1 - p) of an unsure judge.
+_CURVATURE = 0.2  # Second derivative of a sample's loss in that block: p (1 - p) of a judge that is unsure of a class.
 _TINY = 1e-30
 _SURE = 36.0  # Log-odds are clipped here: at 37 a probability is 1 in float64, and the loss of a miss infinite.
 
@@ -63,27 +63,28 @@ class Features:
         self.squares = self.rows.columns[:words].power(2)
         frequent = np.sort(np.argsort(-self.squares.sum(axis=1).A1, kind="stable")[:_FREQUENT])
         self.often = np.append(frequent, np.arange(words, self.rows.shape[1]))
-        self._inverses: dict[tuple[float, ...], Single] = {}
+        self._inverses: dict[tuple[tuple[float, ...], float], Single] = {}
         held, ones = self.rows.single.columns[frequent], np.ones((table.shape[0], 1), dtype=np.float32)
         others = np.hstack([*(single(shares @ vectors) for shares, vectors in dense), ones])
         across = held @ others
         self._products = np.block([[(held @ held.T).toarray(), across], [across.T, others.T @ others]])
 
-    def inverse(self, c: tuple[float, ...]) -> Single:
+    def inverse(self, c: tuple[float, ...], curvature: float) -> Single:
         """About the inverse of the Hessian's block of features ``often``, 0 for ``blocks`` of C 0 (left out)."""
         from scipy.linalg import inv
 
-        if c not in self._inverses:
+        key = c, curvature
+        if key not in self._inverses:
             each = np.full(self.rows.shape[1], np.inf)
             for part, value in zip(self.blocks, c, strict=True):
                 each[part] = value
             kept = np.flatnonzero(each[self.often])
-            block = single(_CURVATURE * self._products[np.ix_(kept, kept)])
+            block = single(curvature * self._products[np.ix_(kept, kept)])
             # With a little more, which float32 needs to invert those of many samples.
             block[np.diag_indices(len(kept))] += single(1 / each[self.often[kept]] + 1e-5 * block.diagonal().max())
-            self._inverses[c] = np.zeros_like(self._products)
-            self._inverses[c][np.ix_(kept, kept)] = inv(block)
-        return self._inverses[c]
+            self._inverses[key] = np.zeros_like(self._products)
+            self._inverses[key][np.ix_(kept, kept)] = inv(block)
+        return self._inverses[key]
 
 
 class Rows:
@@ -260,7 +261,8 @@ class Logistic(Solved):
             found = self.coefficients[:, some[:, None], columns]
             flat = np.ascontiguousarray(found.reshape(len(found), -1))
             weights, answers = self.sample_weights[:, some], self.answers[:, columns.ravel()]
-            some_problems = _Problems(self.features, weights, answers, c[:, some], self._width)
+            apart = not (self.two or self.softmax)
+            some_problems = _Problems(self.features, weights, answers, c[:, some], self._width, apart)
             unsolved += some_problems.solve(flat, tolerance or TOLERANCE)
             self.coefficients[:, some[:, None], columns] = flat.reshape(found.shape)
         if unsolved:
@@ -281,7 +283,7 @@ class _Problems:
     """Q problems on the same N samples: ``weights`` [N, Q], ``answers`` 0 or 1, [N, Q * width].
 
     ``c``: inverse penalty of each block of features, [blocks, Q]; 0 for one that is left out. ``width``: columns of a
-    problem: 1, or A for a softmax.
+    problem: 1, or A for a softmax. ``apart``: whether each answer is a question of its own, as for tasks.
     """
 
     features: Features
@@ -289,6 +291,7 @@ class _Problems:
     answers: FloatArray
     c: FloatArray
     width: int
+    apart: bool
 
     def __post_init__(self) -> None:
         self.each, c = self.spread(self.weights), self.spread(self.c)
@@ -331,7 +334,7 @@ class _Problems:
                 return 0
             columns = (unsolved[:, None] * self.width + np.arange(self.width)).ravel()
             weights, answers = self.weights[:, unsolved], self.answers[:, columns]
-            part = _Problems(self.features, weights, answers, self.c[:, unsolved], self.width)
+            part = _Problems(self.features, weights, answers, self.c[:, unsolved], self.width, self.apart)
             step = part.newton_step(p[:, columns], gradient[:, columns])
             change = self.features.rows @ step
             slope = part.gather(_total(gradient[:, columns] * step))
@@ -375,17 +378,22 @@ class _Problems:
         """Multiplication by an approximation of H^-1, where D is ``own``, [N, Q * width].
 
         From the diagonal of H; for frequent words, embedding and intercept from their block of H, as if D were the same
-        for all samples and problems.
+        for all samples: that of an unsure judge or, where many answers are rare, its mean to a power of 2. (For tasks
+        this takes a third of the iterations.)
         """
         often, words = self.features.often, self.features.blocks[0]
         scale = single(1 / np.maximum(self.features.squares @ own + self.penalties[0], _TINY))
-        groups: dict[tuple[float, ...], list[int]] = {}
-        for column, c in enumerate(zip(*self.spread(self.c).tolist(), strict=True)):
-            groups.setdefault(c, []).append(column)
+        curvatures = [_CURVATURE] * own.shape[1]
+        if self.apart:
+            mean = _total(own) / np.maximum(_total(self.each), _TINY)
+            curvatures = (2.0 ** np.round(np.log2(mean))).tolist()
+        groups: dict[tuple[tuple[float, ...], float], list[int]] = {}
+        for column, (*c, curvature) in enumerate(zip(*self.spread(self.c).tolist(), curvatures, strict=True)):
+            groups.setdefault((tuple(c), curvature), []).append(column)
         places: list[Any] = [np.ix_(often, np.array(of)) for of in groups.values()]
         if len(groups) == 1:
             places = [often]  # Whole rows are copied faster.
-        inverses = list(zip(places, map(self.features.inverse, groups), strict=True))
+        inverses = [(place, self.features.inverse(*group)) for place, group in zip(places, groups, strict=True)]
 
         def precondition(residual: Single) -> Single:
             found = np.empty_like(residual)

@@ -34,9 +34,12 @@ def make_detector(
             raise unusable("detectors", name, f"makes an object of type {type(made).__name__}, no detector")
         return made
     if name not in DETECTORS:
-        raise JudgeError(f"unknown detector '{name}'", mend=nearest(name, [*DETECTORS, *plugins("detectors")]))
+        mend = nearest(name, [*DETECTORS, *plugins("detectors")])
+        mend += f"{'' if mend.endswith('?') else '.'} What another tool found is NAME=FILE"
+        raise JudgeError(f"unknown detector '{name}'", mend=mend)
     if not weights:
-        mend = "give a file, such as an ONNX export of Ultralytics"
+        mend = "give torchvision's maskrcnn_resnet50_fpn_v2, or the file of a state dict"
+        mend = "give a file, such as an ONNX export of Ultralytics" if name == "yolo" else mend
         raise JudgeError(f"detector '{name}' needs weights", where="--weights", mend=mend)
     return load_yolo(weights, trust=trust, device=device) if name == "yolo" else load_maskrcnn(weights, device=device)
 

@@ -120,12 +120,14 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
     if hiding is None:
         return shown
     masks = measure_masks(statistics, hides_people=PERSON in hiding.labels)
-    return replace(shown, hiding=hiding, hidden=found, masks=masks, doubts=doubts_of(detector, statistics))
+    return replace(shown, hiding=hiding, hidden=found, masks=masks, doubts=doubts_of(detector, hiding, statistics))
 
 
-def doubts_of(detector: Detector, statistics: Sequence[MaskStatistics]) -> list[str]:
+def doubts_of(detector: Detector, hiding: Hiding, statistics: Sequence[MaskStatistics]) -> list[str]:
     """What a user must know of masks, a sentence each; often nothing."""
     doubts = list(detector.doubts) if isinstance(detector, GroundTruth | Cached) else []
+    if isinstance(detector, GroundTruth) and (low := detector.describe_low_scores(hiding.threshold)):
+        doubts.append(low)
     if isinstance(detector, GroundTruth) and (count := sum(one.turned for one in statistics)):
         what = "their EXIF orientation turned or mirrored them, and masks are taken to be drawn on the upright image"
         doubts.append(Doubt(f"{count:,} images: {what}. Look at some of them, with judge mask."))

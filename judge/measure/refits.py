@@ -25,7 +25,9 @@ from judge.training.run_members import train_members
 from judge.types import SIDES, Progress, Side
 
 # From so many refits on, a run says before it trains how many they are; and from so many a judge, that half may do.
-_MANY, _HALVED = 20_000, 10
+_MANY, _HALVED = 2_000, 10
+# Captioners and judges take turns, with so many refits at a time: the time left is then right from the start.
+_TURN = 4
 Jobs = tuple[Job, ...]
 """One captioner's judges of some metrics, all trained again on the same data."""
 Chosen = dict[tuple[Side, int, int], Mapping[str, float]]
@@ -44,7 +46,7 @@ def refit(
 
     ``jobs`` are the run's own, and ``notes`` what their judges chose.
     """
-    refits: list[Jobs] = []
+    refits: list[tuple[float, Jobs]] = []
     for job, settings in chosen_settings(jobs, notes):
         if not setup.is_trained(job.member.judge):
             continue
@@ -55,9 +57,11 @@ def refit(
         for kind, count in counts.items():
             for number in range(count):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
-                refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings)))
+                again = tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings))
+                refits.append((number // _TURN * _TURN / count, again))
                 evidence.release()  # All refits are laid out before the first is trained.
-    members = [job.member for one in refits for job in one]
+    turns = sorted(range(len(refits)), key=lambda place: refits[place][0])
+    members = [job.member for place in turns for job in refits[place][1]]
 
     def show(what: str, done: int, total: int) -> None:
         progress(f"refits: {what}", done, total)
@@ -68,12 +72,12 @@ def refit(
         if not covers(setup.precomputed, members):  # Captions that were aligned again have no features yet.
             setup = replace(setup, precomputed=None)
     found = iter(train_members(members, setup, then=answer_sums, progress=show))
-    rows = [row for one in refits for row in _values(one, list(islice(found, len(one))))]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    values = {place: list(_values(again := refits[place][1], list(islice(found, len(again))))) for place in turns}
+    return pd.DataFrame([row for place in sorted(values) for row in values[place]], columns=COLUMNS)
 
 
 def warn_of_many(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> Iterator[str]:
-    """A line where refits train very many judges: how many, and which setting trains fewer."""
+    """A line where refits train many judges: how many, which of them take long, and which setting trains fewer."""
     trained = [job for job in jobs if setup.is_trained(job.member.judge)]
     # Under crossfit refits use the folds of the first seed (:meth:`Plan.splits`).
     every = plan.protocol != "crossfit"
@@ -83,7 +87,12 @@ def warn_of_many(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> Itera
     if number > _MANY:
         fewest = min(of.get("exchanged", 0) for of in times)
         fewer = f"; --refits {fewest // 2} trains about half of them" if fewest >= _HALVED else ""
-        yield f"{len(trained):,} judges will be trained, and {number:,} in refits, which give intervals and p{fewer}"
+        slow = dict.fromkeys(
+            metric.title for job in again if job.evidence.target.kind == "tasks" for metric in job.metrics
+        )
+        long = f"; {', '.join(slow)} guesses every task, which takes most of the time" if slow else ""
+        what = f"{len(trained):,} judges will be trained, and {number:,} in refits, which give intervals and p"
+        yield f"{what}{long}{fewer}"
 
 
 def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:

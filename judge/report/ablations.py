@@ -1,16 +1,21 @@
 """The tables of ablations, and how far their columns agree."""
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from markupsafe import escape as escape_html
+
 from judge.masking.measured import DetectorRow
 from judge.measure import Result
+from judge.report import plots
 from judge.report.directory import REPORT
 from judge.report.figures import variants
 from judge.report.notes import hidden_things, summary_lines
 from judge.report.page import make_plain_page
+from judge.report.plots import Drawing
 from judge.report.render import escape
 from judge.report.sections import Section, brief_notes, latex_tables
 from judge.report.table import COUNT, NUMBER, SIGNED, TEXT, Table, table_of, write
@@ -41,8 +46,8 @@ class MaskRow:
     shift: Difference | None = None
 
 
-def detector_table(rows: Sequence[DetectorRow]) -> Table[tuple[Any, ...]]:
-    """The table of ``judge ablate detectors``: a row per detector. Fractions."""
+def detector_table(rows: Sequence[DetectorRow], notes: Sequence[str]) -> Table[tuple[Any, ...]]:
+    """The table of ``judge ablate detectors``: a row per detector, over ``notes``. Fractions."""
     shares = {"recall": "pixels found", "iou": "IoU", "visible": "left visible", "beside": "hidden beside"}
     numbers = [column for heading in shares.values() for column in ((heading, NUMBER), ("interval", NUMBER))]
     numbers += [("detections/people", TEXT), ("images", COUNT)]
@@ -50,8 +55,38 @@ def detector_table(rows: Sequence[DetectorRow]) -> Table[tuple[Any, ...]]:
     for row in rows:
         found = [value for name in shares for value in (row.shares[name], row.intervals[name])]
         cells.append((row.detector, *found, f"{row.people}/{row.of}", row.images))
-    note = "Shares of pixels are pooled over images; intervals: bootstrap over images."
-    return table_of(["detector"], numbers, cells, "What detectors find", notes=[note])
+    note = (
+        "left visible: people's pixels left visible. hidden beside: hidden pixels that show no person. Shares of "
+        "pixels are pooled over images; intervals: bootstrap over images."
+    )
+    return table_of(["detector"], numbers, cells, "What detectors find", notes=[note, *notes])
+
+
+def detector_figures(rows: Sequence[DetectorRow]) -> Iterator[Drawing]:
+    """A figure of pixels found, IoU and precision, with a row per detector; none without detectors."""
+    if not rows:
+        return
+    figure, axes = plots.rows_figure([plots.shorten(row.detector) for row in rows], "share of pixels")
+    figure.set_figheight(0.7 + 0.5 * max(2, len(rows)))  # Each row holds three marks.
+    kinds = {"recall": "pixels found", "iou": "IoU", "beside": "precision"}
+    words = []
+    for number, (name, label) in enumerate(kinds.items()):
+        style: Any = {"color": plots.SEVERAL[number], "markersize": 6, "label": label, "clip_on": False}
+        for place, row in enumerate(rows):
+            value, interval = row.shares[name], row.intervals[name]
+            if name == "beside":
+                value = 1 - value
+                interval = interval and replace(interval, low=1 - interval.high, high=1 - interval.low)
+            at = place + 0.25 * (number - 1)
+            plots.draw_interval(axes, interval, at, color=style["color"], linewidth=1.5)
+            axes.plot([value], [at], plots.MARKS[number], **style)
+            words.append(f"{row.detector}, {label}: {write(value, NUMBER)}")
+    plots.set_limits(axes, [0.0, 1.0])
+    plots.legend(figure, axes, [*kinds.values()], "outside upper right", ncols=3)
+    note = f"n = {rows[0].images:,} images. precision: share of hidden pixels that show people."
+    if levels := [of.level for row in rows for of in row.intervals.values() if of]:
+        note += f" Bars: {100 * levels[0]:g}% interval for another sample of such images."
+    yield Drawing("detectors", "Pixels found, IoU and precision", f"{'; '.join(words)}.", note, figure)
 
 
 def detector_scores(results: Mapping[str, Result]) -> Table[tuple[Any, ...]]:
@@ -128,32 +163,41 @@ def sensitivity_lines(rows: Sequence[MaskRow]) -> list[str]:
 
 def variant_notes(results: Mapping[str, Result]) -> list[str]:
     """The lines and notes of every variant's table, each once; where not all have it, with the variants that do."""
+    return shared_notes({name: [*summary_lines(result), *brief_notes(result)] for name, result in results.items()})
+
+
+def shared_notes(notes: Mapping[str, Sequence[str]]) -> list[str]:
+    """Every line once; where not all of ``notes`` have it, after the names of those that do."""
     found: dict[str, list[str]] = {}
-    for name, result in results.items():
-        for line in [*summary_lines(result), *brief_notes(result)]:
+    for name, lines in notes.items():
+        for line in lines:
             found.setdefault(line, []).append(name)
-    return [line if len(names) == len(results) else f"{', '.join(names)}: {line}" for line, names in found.items()]
+    return [line if len(names) == len(notes) else f"{', '.join(names)}: {line}" for line, names in found.items()]
 
 
 def files_of(
     tables: Sequence[Table[Any]],
     lines: Sequence[str],
     results: Mapping[str, Result],
-    about: tuple[str, str],
+    detectors: Sequence[DetectorRow],
+    about: tuple[str, Path, str],
     folder: Path,
 ) -> dict[str, str]:
     """Name -> text of the page and of the tables as LaTeX; the figures go to ``folder``, which must exist.
 
-    ``lines``: sentences below the tables. ``results``: by what is varied. ``about``: the command and its settings.
+    ``lines``: sentences below the tables. ``results``: by what is varied. ``detectors``: what each
+    found. ``about``: the command, the file of its settings, and these.
     """
-    command, settings = about
+    command, file, settings = about
     what = f"Ablation of {command.rpartition(' ')[2]}"
     sections = [
+        Section("detectors", "What detectors find", figures=lambda _: detector_figures(detectors)),
         Section("amplification", "Amplification", figures=lambda _: variants(results)),
         Section("table", "All numbers", tables=lambda _, verbose: [] if verbose else tables, lines=lambda _: lines),
     ]
     lead = "One setting is varied; everything else stays."
     page = make_plain_page(sections, title=what, lead=lead, command=command, settings=settings, figures=folder)
+    page = page.replace(f"{command} ablate.yaml", f"{command} {escape_html(shlex.quote(str(file)))}")
     # A caption in print has the first note; the others are comments.
     floats = latex_tables([replace(table, notes=table.notes[:1]) for table in tables], f"{what}.")
     remarks = dict.fromkeys(f"% {escape(note)}\n" for table in tables for note in table.notes[1:])

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
@@ -107,7 +107,7 @@ def read_condition(text: str, metrics: Sequence[str]) -> Callable[[Result], Iter
 
 
 def read_change(text: str, metrics: Sequence[str]) -> Callable[[Sequence[Difference]], Iterator[Check]]:
-    """A condition on the change from each captioner to each one of a later run: the amplification of the later less.
+    """A condition on changes: differences of which the first captioner is of the later run.
 
     p is corrected by Holm. Without two captioners that compare, the condition cannot be checked.
 
@@ -123,12 +123,23 @@ def read_change(text: str, metrics: Sequence[str]) -> Callable[[Sequence[Differe
         if not mine:
             yield Check(condition.where, " and ".join(condition.rows), "cannot be checked, no two captioners compare")
         for row in mine:
-            interval = row.interval and Interval(-row.interval.high, -row.interval.low, row.interval.level)
-            shown = " ".join(write(part, SIGNED) for part in (-row.value, interval))
-            subject = f"{row.second} - {row.first}, {row.title}"
-            yield condition.check(subject, (-row.value, None, row.p_holm), interval, row.because or None, shown)
+            shown = " ".join(write(part, SIGNED) for part in (row.value, row.interval))
+            subject = f"{row.first} - {row.second}, {row.title}"
+            yield condition.check(subject, (row.value, None, row.p_holm), row.interval, row.because or None, shown)
 
     return checks
+
+
+def outcomes(found: Mapping[str, Sequence[Check]], show: Callable[[str], str] = str) -> Iterator[str]:
+    """A line for each condition that passes, and for each row that fails one.
+
+    ``found``: conditions, as a user may show them, and their checks; ``show``: writes what follows a condition.
+    """
+    for condition, checks in found.items():
+        failed = [show(f"{check.subject}: {check.failure}") for check in checks if check.failure]
+        yield from (f"Gate: failed: {condition}: {why}" for why in failed)
+        if not failed:
+            yield f"Gate: passed: {condition}"
 
 
 def junit(checks: Sequence[Check]) -> bytes:

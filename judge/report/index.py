@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from judge.errors import FAULTS, JudgeError
+from judge.errors import FAULTS, JudgeError, printable, some
 from judge.metrics import find_metric
 from judge.report import plots
 from judge.report.directory import METRICS, REPORT
@@ -20,10 +22,13 @@ from judge.report.table import SIGNED, TEXT, Table, digits_of, table_of, write
 from judge.statistics.comparisons import NO_VERDICT
 from judge.statistics.summary import name_row
 from judge.types import Interval
+from judge.utils.files import LOG, read_json_lines
 from judge.utils.reading import read_text
 
 INDEX = "index.html"
 _WIDEST = 12  # Inches of a figure.
+_TITLE = "Runs"
+_MARK = f'<meta name="generator" content="Caption Judge: {_TITLE}">'.encode()  # In templates/head.html.
 _NUMBERS = re.compile(r"([0-9]+)")
 
 
@@ -31,10 +36,12 @@ _NUMBERS = re.compile(r"([0-9]+)")
 class Entry:
     """A row of a run's table, as its ``metrics.json`` has it; a void row has no interval.
 
-    ``about``: what values must share to stand in one figure: attribute, protocol and number of images.
+    ``finished``: when its run was, as text. ``about``: what values must share to stand in one figure: attribute,
+    protocol and number of images.
     """
 
     run: str
+    finished: str
     captioner: str
     title: str
     about: str
@@ -42,40 +49,72 @@ class Entry:
     interval: Interval | None
     verdict: str
     neutral: float
+    void: bool = False
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The finished runs in a folder, by name; numbers in names count as numbers ("epoch-2" before "epoch-10")."""
-    found = (path.parent for path in folder.glob(f"*/{METRICS}"))
-    found = (run for run in found if not run.name.startswith(".") and not run.name.endswith(".partial"))
-    return sorted(found, key=lambda run: [(0, int(of)) if of.isdigit() else (1, of) for of in _NUMBERS.split(run.name)])
+    """The finished runs in a folder, the one that was finished first first; those of one moment by name.
+
+    Numbers in names count as numbers ("epoch-2" before "epoch-10").
+    """
+
+    def order(run: Path) -> tuple[datetime, list[tuple[int, int | str]]]:
+        return _finished(run), [(0, int(of)) if of.isdigit() else (1, of) for of in _NUMBERS.split(run.name)]
+
+    return sorted((of for of, why in _folders(folder).items() if not why), key=order)
+
+
+def is_index(path: Path) -> bool:
+    """Whether a file is an index that this package wrote."""
+    with suppress(OSError):
+        return path.is_file() and _MARK in path.read_bytes()[:1000]
+    return False
+
+
+def _folders(folder: Path) -> dict[Path, str]:
+    """The folders in a folder, but for hidden ones, and why each is no finished run; "" for one that is."""
+    found = {}
+    for path in sorted(path for path in folder.glob("*/") if not path.name.startswith(".")):
+        found[path] = "unfinished" if path.name.endswith(".partial") else ""
+        found[path] = found[path] or ("" if (path / METRICS).exists() else f"not a run, it has no {METRICS}")
+    return found
+
+
+def _finished(run: Path) -> datetime:
+    """When a run was finished: by its log, which copies keep, else by the time of its file."""
+    with suppress(OSError, JudgeError, *FAULTS):
+        times = [float(of["time"]) for of in read_json_lines(run / LOG) if of["event"] == "finished"]
+        return datetime.fromtimestamp(max(times), UTC)
+    return datetime.fromtimestamp((run / METRICS).stat().st_mtime, UTC)
 
 
 def index_page(folder: Path, runs: Sequence[Path]) -> str:
-    """The page, as HTML; a run that cannot be read is listed with the reason."""
+    """The page, as HTML; a run that cannot be read is listed with the reason, and so is a folder that is no run."""
     entries = [entry for run in runs for entry in _read(run)]
-    links = [(run.name, f"{run.name}/{REPORT}") for run in runs if (run / REPORT).is_file()]
+    links = [(printable(run.name), f"{run.name}/{REPORT}") for run in runs if (run / REPORT).is_file()]
+    skipped = [f"{of.name} ({why})" for of, why in _folders(folder).items() if why]
     sections = [
         Section("amplification", "From run to run", figures=lambda _: _drawings(entries)),
         Section("table", "All runs", tables=lambda _, verbose: [] if verbose else [_table(entries)]),
     ]
-    lead = f"{len(runs)} finished runs of {folder.resolve().name}."
-    return make_plain_page(sections, title="Runs", lead=lead, links=links)
+    lead = f"{len(runs)} finished runs of {folder.resolve().name}, the oldest first."
+    lead += f" Folders left out: {some(skipped, 20)}." if skipped else ""
+    return make_plain_page(sections, title=_TITLE, lead=lead, links=links)
 
 
 def _read(run: Path) -> Iterator[Entry]:
-    where = run / METRICS
+    where, finished = run / METRICS, f"{_finished(run):%Y-%m-%d %H:%M}"
     try:
         document = json.loads(read_text(where))
         for row in document["results"]:
-            yield _entry(run.name, row, document["run"])
+            yield _entry(run.name, finished, row, document["run"])
     except (JudgeError, *FAULTS) as error:
         # One run at fault must not hide the others.
         why = str(error) if isinstance(error, JudgeError) else type(error).__name__
-        yield Entry(run.name, "-", "-", "", None, None, f"cannot be read ({why}): measure it again", 0.0)
+        yield Entry(run.name, finished, "-", "-", "", None, None, f"cannot be read ({why}): measure it again", 0.0)
 
 
-def _entry(run: str, row: Mapping[str, Any], about: Mapping[str, Any]) -> Entry:
+def _entry(run: str, finished: str, row: Mapping[str, Any], about: Mapping[str, Any]) -> Entry:
     verdict, because = row["verdict"] or "not tested", row["because"]
     void = verdict == NO_VERDICT
     low, high = row["ci"] or (None, None)
@@ -84,7 +123,8 @@ def _entry(run: str, row: Mapping[str, Any], about: Mapping[str, Any]) -> Entry:
     said = f"{verdict}: {because}" if void and because else verdict
     shared = f"{about['attribute']}, {about['protocol']}, {row['images']:,} images"
     names = str(row["captioner"]), name_row(metric, row["judge"]), shared
-    return Entry(run, *names, None if value is None else float(value), interval, said, metric.neutral)
+    value = None if value is None else float(value)
+    return Entry(run, finished, *names, value, interval, said, metric.neutral, void)
 
 
 def _table(entries: Sequence[Entry]) -> Table[Any]:
@@ -92,14 +132,18 @@ def _table(entries: Sequence[Entry]) -> Table[Any]:
     for of in entries:
         value = write(of.value, SIGNED, digits_of(of.interval))
         interval = write(of.interval, SIGNED, digits_of(of.interval))
-        rows.append((of.run, of.captioner, of.title, of.about, value, interval, of.verdict))
+        rows.append((of.run, of.finished, of.captioner, of.title, of.about, value, interval, of.verdict))
     numbers = [("amplification", TEXT), ("interval", TEXT), ("verdict", TEXT)]
     note = "Values of two runs compare if their settings, images and labels are the same: judge compare tells."
-    return table_of(["run", "captioner", "metric (judge)", "of"], numbers, rows, "Amplification", [note])
+    texts = ["run", "finished (UTC)", "captioner", "metric (judge)", "of"]
+    return table_of(texts, numbers, rows, "Amplification", [note])
 
 
 def _drawings(entries: Sequence[Entry]) -> Iterator[Drawing]:
-    """Yield a figure for each metric and judge that two runs or more have, with a line for each captioner."""
+    """Yield a figure for each metric and judge that two runs or more have, with a line for each captioner.
+
+    Void values are hollow, and no line joins them.
+    """
     for title, about in dict.fromkeys((of.title, of.about) for of in entries):
         known = [of for of in entries if (of.title, of.about) == (title, about) and of.value is not None]
         runs = list(dict.fromkeys(of.run for of in known))
@@ -112,16 +156,17 @@ def _drawing(title: str, known: Sequence[Entry], runs: Sequence[str]) -> Drawing
     axes, captioners = figure.subplots(), list(dict.fromkeys(of.captioner for of in known))
     axes.axhline(known[0].neutral, color=plots.INK, linewidth=0.8)
     for number, name in enumerate(captioners):
-        own = [of for of in known if of.captioner == name]
-        places = [runs.index(of.run) + 0.06 * number for of in own]
+        own = {runs.index(of.run) + 0.06 * number: of for of in known if of.captioner == name}
         colour, shape = plots.SEVERAL[number % len(plots.SEVERAL)], plots.MARKS[number % len(plots.MARKS)]
-        axes.plot(places, [of.value for of in own], f"{shape}-", color=colour, label=name)  # type: ignore[arg-type]
-        for place, of in zip(places, own, strict=True):
+        for void, style in ((False, {"linestyle": "-"}), (True, {"linestyle": "", "markerfacecolor": "none"})):
+            points = {place: of.value for place, of in own.items() if of.void == void}
+            axes.plot([*points], [*points.values()], marker=shape, color=colour, label=name, **style)  # type: ignore[arg-type]
+        for place, of in own.items():
             plots.draw_interval(axes, of.interval, place, vertical=True, color=colour, linewidth=1.2)
     axes.set_xticks(range(len(runs)), list(map(plots.shorten, runs)), rotation=30, ha="right")
     axes.set_ylabel("amplification")
     if len(captioners) > 1:
         plots.legend(figure, axes, captioners)
-    values = "; ".join(f"{of.run}, {of.captioner}: {of.value:+.3f}" for of in known)
-    note = "Bars: intervals; rows that a check voids have none. The line: no amplification."
+    values = "; ".join(f"{of.run}, {of.captioner}: {of.value:+.3f}{' (no verdict)' * of.void}" for of in known)
+    note = "Bars: intervals. Hollow: a check voids the value. The horizontal line: no amplification."
     return Drawing(f"runs-{title}", title, f"{values}.", note, figure)

@@ -24,6 +24,7 @@ _LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}",
     "<": r"\textless{}", ">": r"\textgreater{}", '"': "''", "`": r"\textasciigrave{}",
     "\u2192": r"$\rightarrow$", "\u2264": r"$\leq$", "\u2265": r"$\geq$", "\u00d7": r"$\times$", "\u2026": r"\dots{}",
+    "\u2020": r"\dag{}",
 })  # fmt: skip
 # Characters of numbers, intervals, pairs and shares.
 _DIGITS = set("0123456789+-.,%[]*<>/ einfa")
@@ -142,7 +143,7 @@ def escape(text: str) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    cell = re.sub(r"^\((.*)\)$", r"\1", cell).removesuffix("*")  # The marks of a paper's table.
+    cell = re.sub(r"^\((.*)\)$", r"\1", cell).rstrip("*\u2020")  # The marks of a paper's table.
     return cell == ABSENT or (not set(cell) - _DIGITS and any(map(str.isdigit, cell)))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from judge import measure
-from judge.errors import JudgeError, nearest
+from judge.errors import JudgeError, in_python, nearest, python_words
 from judge.report.detail_tables import class_score_table
 from judge.report.directory import RunDirectory
 from judge.report.figures import forests
@@ -47,7 +47,7 @@ class Result(measure.Result):
     @property
     def notes(self) -> list[str]:
         """Sentences that a reader of the numbers should know: warnings first, then how the numbers were made."""
-        return [*map(str, warnings(self)), *footnotes(self)]
+        return [python_words(str(note)) for note in (*warnings(self), *footnotes(self))]
 
     def by_class(self) -> pd.DataFrame:
         """Mean scores of the captions of each class, fractions, without intervals.
@@ -79,7 +79,8 @@ class Result(measure.Result):
             JudgeError: it cannot be written, or holds something else.
         """
         directory = RunDirectory(Path(folder), overwrite=overwrite)
-        directory.check()
+        with in_python():
+            directory.check()
         with directory.working():
             directory.begin()
             directory.finish(self.settings, self, self.pictures)
@@ -91,7 +92,8 @@ class Result(measure.Result):
             JudgeError: it cannot be written, or is there.
         """
         output = OutputFile(Path(path), overwrite=overwrite)
-        output.check()
+        with in_python():
+            output.check()
         with output.working():
             output.write(make_page(self, [("", self.settings)], self.pictures, examples=examples).encode())
 

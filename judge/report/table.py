@@ -64,11 +64,17 @@ class Table(Generic[R]):
         return [(column, of) for column, of in cells if not column.optional or {*of} - {ABSENT}]
 
     def best(self, column: Column[R]) -> set[int]:
-        """Numbers of the rows whose value in a column with a merit is the best; none where fewer than two count."""
+        """Numbers of the rows whose value in a column with a merit is the best, or is printed alike and counts too.
+
+        None where fewer than two count.
+        """
         found = [column.merit(column.value(row)) if column.merit else None for row in self.rows]
-        known = [merit for merit in found if merit is not None]
-        top = max(known) if len(known) > 1 else math.inf
-        return {place for place, merit in enumerate(found) if merit == top}
+        known = {place: merit for place, merit in enumerate(found) if merit is not None}
+        if len(known) < 2:
+            return set()
+        top = [place for place, merit in known.items() if merit == max(known.values())]
+        printed = {self._cell(column, self.rows[place]) for place in top}
+        return {*top, *(place for place in known if self._cell(column, self.rows[place]) in printed)}
 
     def _cell(self, column: Column[R], row: R) -> str:
         value, how = column.value(row), column.format

@@ -11,7 +11,7 @@ from judge.quality import Quality, QualityScore
 from judge.quality.library import CHAIR
 from judge.report.notes import difference_notes
 from judge.report.table import COUNT, NUMBER, SIGNED, THREE, Column, Table, digits_of, names, table_of, write, write_p
-from judge.statistics.comparisons import HIGHER, LOWER, NO_VERDICT, Conclusion, Difference
+from judge.statistics.comparisons import HIGHER, LOWER, NO_VERDICT, PRIOR_ONLY, Conclusion, Difference
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
@@ -116,7 +116,12 @@ def paper_table(result: Result) -> Table[str]:
     notes = {
         "*: shown to differ from no amplification (p < 0.05).": any(_is_shown(line) for line in lines.values()),
         "In parentheses: a check of the run voids the value.": any(line.void for line in lines.values()),
-        "Bold: nearest to no amplification, or best in quality.": any(map(table.best, columns)),
+        "\u2020: the value may come from how often classes or tasks are named (prior only).": any(
+            map(_by_priors, lines.values())
+        ),
+        "Bold: nearest to no amplification, or best in quality; see the tests of differences.": any(
+            map(table.best, columns)
+        ),
     }
     return replace(table, notes=(" ".join(note for note, holds in notes.items() if holds),))
 
@@ -128,12 +133,17 @@ def _is_shown(line: Line) -> bool:
 def _in_paper(line: Line) -> str:
     """The amplification of a row, with the mark of its verdict."""
     value = write(line.summary.amplification, SIGNED, digits_of(line.summary.interval))
-    return f"({value})" if line.void else value + "*" * _is_shown(line)
+    return f"({value})" if line.void else value + "*" * _is_shown(line) + "\u2020" * _by_priors(line)
+
+
+def _by_priors(line: Line) -> bool:
+    return line.conclusion.verdict == PRIOR_ONLY
 
 
 def _fairness(line: Line | None) -> float | None:
-    """Minus the distance of a row from no amplification; None for a void row, or one without a value."""
-    return None if line is None or line.void or math.isinf(line.summary.distance) else -line.summary.distance
+    """Minus the distance of a row from no amplification; None for one without a value or a verdict of its own."""
+    counts = line is not None and not line.void and not _by_priors(line) and math.isfinite(line.summary.distance)
+    return -line.summary.distance if line and counts else None
 
 
 def _merit(score: str, value: float | None) -> float | None:

@@ -210,14 +210,18 @@ def _unlike_captions(row: Summary, facts: Facts) -> Iterator[Finding]:
 
 
 def _other_images(row: Summary, facts: Facts) -> Iterator[Finding]:
-    """Captions of other images, as in a file that is moved by one row, tell less for that reason alone."""
+    """Captions of other images, as in a file that is moved by one row, tell less for that reason alone.
+
+    A captioner in training may say the same of all images.
+    """
     measured = {
         "kappa": (facts.kappa, "name the class of their images no more often than by chance"),
         "likeness": (facts.likeness, "are no more like human captions of their own images than of others"),
     }
     known = {name: (value, what) for name, (value, what) in measured.items() if value is not None}
     if known and max(value for value, _ in known.values()) < STRAY:
-        text = f"its captions {' and '.join(what for _, what in known.values())}: see that image ids mean the same"
+        cause = "image ids may not mean the same, or it says much the same of all images"
+        text = f"its captions {' and '.join(what for _, what in known.values())}: {cause}"
         yield Finding("other images", text, ", ".join(f"{name} {value:.2f}" for name, (value, _) in known.items()))
 
 

@@ -208,7 +208,7 @@ def test_lines_for_a_scheduler(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         "12:00:00 training judges: 0 of 40",
         "12:00:00 training judges: 0 of 40",
         "12:00:00 training judges: 10 of 40, 0:01:23 elapsed, 0:04:09 left",
-        "12:00:00 training judges: 10 of 40, 0:02:23 elapsed, 0:07:09 left",
+        "12:00:00 training judges: 10 of 40, 0:02:23 elapsed, 0:03:09 left",
     ]
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shlex
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 import yaml
 from detector_samples import tiny_huggingface, tiny_onnx, tiny_yolo
 from helpers import done_well, inputs_of, judge, pictures_of, read_json, refusal, save_captioner, settings_of
+from PIL import Image
 from pycocotools.coco import COCO
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -93,6 +97,7 @@ def test_from_weights_to_a_table(world: WorldFiles, tmp_path: Path) -> None:
     assert 0 < found["recall"] <= 1
     assert found["visible"] == pytest.approx(1 - found["recall"])
     assert f"{found['recall']:.3f}" in done.stdout
+    assert "yolo: masks hide 100.0% of the pixels of 80 images." in done.stdout
     assert len(list((tmp_path / "cache").rglob("*.json"))) == 80
     assert "Open its report.html, or report" in refusal("report", tmp_path / "out", "--format", "md")
     assert f"{found['recall']:.3f}" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
@@ -103,6 +108,121 @@ def test_from_weights_to_a_table(world: WorldFiles, tmp_path: Path) -> None:
 
 
 @pytest.fixture
+def tools(world: WorldFiles, tmp_path: Path) -> Tools:
+    return Tools(world, tmp_path)
+
+
+class Tools:
+    """What tools found: the people of the ground truth as COCO results, and as PNG masks of all but five images."""
+
+    def __init__(self, world: WorldFiles, folder: Path) -> None:
+        coco, self.folder = COCO(world.folder / "instances.json"), folder
+        self.images, self.truth = world.folder / "images", world.folder / "instances.json"
+        (person,) = coco.getCatIds("person")
+        people = [of for of in coco.anns.values() if of["category_id"] == person]
+        self.rows = [{"image_id": of["image_id"], "category_id": 1, "bbox": of["bbox"], "score": 0.9} for of in people]
+        self.masks = {image: np.zeros((64, 64), dtype=np.uint8) for image in coco.imgs}
+        for of in people:
+            self.masks[of["image_id"]] |= coco.annToMask(of)
+        for missed in [*self.masks][:5]:
+            self.masks[missed][:] = 0
+
+    def given(self, detector: Path, out: str = "out") -> list[object]:
+        given = ["ablate", "detectors", "--images", self.images, "--instances", self.truth, "--resamples", 100]
+        return [*given, "--detectors", f"gt,x={detector}", "--out", self.folder / out]
+
+    def results(self, rows: Sequence[dict[str, Any]]) -> Path:
+        path = self.folder / "found.json"
+        path.write_text(json.dumps(rows), encoding="utf-8")
+        return path
+
+    def png(self, *, empty: bool, value: int = 255) -> Path:
+        folder = self.folder / f"masks{empty}{value}"
+        folder.mkdir()
+        for image, mask in self.masks.items():
+            if empty or mask.any():
+                Image.fromarray(mask * np.uint8(value)).save(folder / f"{image}.png")
+        return folder
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_an_image_without_a_mask_is_one_in_which_nothing_was_found(tools: Tools, empty: bool) -> None:
+    """No image is left out; an empty mask is no detection."""
+    done = done_well(*tools.given(tools.png(empty=empty)))
+    truth, row = results(tools.folder / "out")
+    assert (truth["images"], row["images"], row["people_found"]) == (80, 80, 75)
+    assert row["recall"] < truth["recall"] == 1
+    note = f"x: 5 of 80 images have no record in {tools.folder}"
+    assert (note in " ".join(done.stdout.split())) != empty
+
+
+def test_masks_are_checked_as_judge_mask_does(tools: Tools) -> None:
+    """Several values are noted; inverted masks are refused before the table; JPEG changes values."""
+    folder = tools.png(empty=False)
+    (path, *_) = sorted(folder.glob("*.png"))
+    pixels = np.asarray(Image.open(path)).copy()
+    pixels[np.nonzero(pixels)[0][0]] = 7
+    Image.fromarray(pixels).save(path)
+    done = " ".join(done_well(*tools.given(folder)).stdout.split())
+    assert "x: 1 of the annotations have several values beside 0" in done
+    assert "x: 1 of the annotations have several" in (tools.folder / "out" / "report.html").read_text(encoding="utf-8")
+    for mask in tools.masks.values():
+        mask[:] = 1
+    refused = refusal(*tools.given(tools.png(empty=True, value=254), "no"))
+    assert "--detectors x: masks hide 100.0% of the pixels of 80 images" in refused
+    path = tools.folder / "jpg"
+    path.mkdir()
+    Image.fromarray(pixels).save(path / "1.jpg")
+    assert "holds no PNG masks, but 1.jpg. Save masks as PNG" in refusal(*tools.given(path, "no"))
+
+
+@pytest.mark.parametrize(("change", "guess"), [
+    (lambda row: {"category_id": 0}, "category_id 0 is not among the categories). Use the ids of its categories"),
+    (lambda row: {"score": 87.5}, "Are scores from 0 to 100? Divide by 100."),
+    (lambda row: {"bbox": [36, 30, 60, 62]}, "Are boxes xyxy in place of xywh? Write x, y, width, height."),
+    (lambda row: {"bbox": [0, 0, 900, 900]}, "lies outside the image (0 to 64)). Use the images that were annotated"),
+])  # fmt: skip
+def test_a_file_at_fault_is_refused_before_the_table(
+    tools: Tools, change: Callable[[dict[str, Any]], dict[str, Any]], guess: str
+) -> None:
+    path = tools.results([row | change(row) for row in tools.rows])
+    refused = refusal(*tools.given(path))
+    assert refused.startswith(f"judge: {path}: 80 of 80 images with records cannot be read (the first: image")
+    assert guess in refused
+    half = [row | change(row) for row in tools.rows if row["image_id"] < 30]
+    path = tools.results([*half, *(row for row in tools.rows if row["image_id"] >= 30)])
+    assert judge(*tools.given(path)).exit_code == 1
+
+
+def test_detections_below_the_threshold_are_counted(tools: Tools) -> None:
+    path = tools.results([row | {"score": 0.2 if number < 3 else 0.9} for number, row in enumerate(tools.rows)])
+    line = f"3 of {len(tools.rows)} detections of {path} score below --threshold 0.5 and are left out"
+    assert f"x: {line}" in " ".join(done_well(*tools.given(path)).stdout.split())
+    given = ["--images", tools.images, "--instances", path, "--out", tools.folder / "masked"]
+    assert f"NOTE: {line}" in done_well("mask", *given).stdout
+
+
+def test_a_name_that_is_no_detector(tools: Tools) -> None:
+    given = ["ablate", "detectors", "--images", tools.images, "--instances", tools.truth, "--detectors", "mine"]
+    assert "unknown detector 'mine'" in refusal(*given)
+    assert "What another tool found is NAME=FILE." in refusal(*given)
+
+
+def test_the_page_shows_a_figure_and_repeats_the_command(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths are those that were given, so the command works where the first one did."""
+    tools.results(tools.rows)
+    monkeypatch.chdir(tools.folder)
+    done_well(*tools.given(Path("found.json"))[:-1], "my out")
+    page = (tools.folder / "my out" / "report.html").read_text(encoding="utf-8")
+    assert "x, precision: " in page
+    assert (tools.folder / "my out" / "figures" / "detectors.svg").exists()
+    assert "hidden beside: hidden pixels that show no person." in page
+    (command,) = re.findall(r"<code>judge (.* --out runs/again)</code>", page)
+    done_well(*shlex.split(html.unescape(command)))
+    assert results(tools.folder / "runs" / "again") == results(tools.folder / "my out")
+
+
+@pytest.fixture
 def run_file(world: WorldFiles, tmp_path: Path) -> Path:
     """Judges that learn next to nothing: what matters here is which numbers stand where."""
     settings = settings_of(world, tmp_path) | {"cache": str(tmp_path / "cache"), "batch_size": 16}
@@ -110,6 +230,16 @@ def run_file(world: WorldFiles, tmp_path: Path) -> Path:
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return path
+
+
+def test_judges_see_images_in_which_a_tool_found_nobody(
+    world: WorldFiles, tools: Tools, run_file: Path, tmp_path: Path
+) -> None:
+    """Its folder has no masks of five of them."""
+    given = [*inputs_of(world, "none"), "--metrics", "imagecaptioner2", "--judge", "sat", "--resamples", 100]
+    given += ["--detectors", f"x={tools.png(empty=False)}", "--out", tmp_path / "out"]
+    done = " ".join(done_well("ablate", "detectors", run_file, *given).stdout.split())
+    assert "Masks hide people in 93.8% of 80 images" in done
 
 
 def numbers_of(rows: list[dict[str, Any]]) -> list[list[object]]:
@@ -197,7 +327,7 @@ def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path
     for row in results(out):
         assert f"{row['amplification']:+.3f}" in page
         assert f"{row['amplification']:+.3f}".replace("-", "$-$") in latex
-    assert "ablate masks ablate.yaml" in page
+    assert f"ablate masks {out}/ablate.yaml --out" in page
     assert [row["mask"] for row in results(out)] == ["none", "box"]
     advice = "Open its report.html, or report a judge evaluate with one of its masks (--mask)."
     refused = refusal("report", out, "--format", "md")

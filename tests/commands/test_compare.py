@@ -45,7 +45,7 @@ def runs(files: WorldFiles, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 def test_two_runs_are_compared_as_one(runs: dict[str, Path], tmp_path: Path) -> None:
     """The same halves of the images, the same folds: the same numbers, to the last digit."""
     out = tmp_path / "differences.json"
-    done = done_well("compare", runs["much"], runs["none"], "--out", out)
+    done = done_well("compare", runs["none"], runs["much"], "--out", out)
     apart = read_json(out)["differences"]
     together = read_json(runs["both"] / "metrics.json")["differences"]
     assert apart == together
@@ -60,21 +60,26 @@ def test_two_runs_are_compared_as_one(runs: dict[str, Path], tmp_path: Path) -> 
 
 
 def test_a_later_run_that_amplifies_more_fails(runs: dict[str, Path], tmp_path: Path) -> None:
-    """The change is the later run less the earlier; each condition on each pair is a test case of JUnit."""
+    """The change is the later run less the earlier, in the gate's outcome, which is first, and in the table.
+
+    Each condition on each pair is a test case of JUnit.
+    """
     xml, out = tmp_path / "junit.xml", tmp_path / "found.json"
     rises, falls = ("--fail-if", "lic > 0"), ("--fail-if", "lic < 0")
     done = judge("compare", runs["none"], runs["much"], *rises, *falls, "--junit", xml, "--out", out, "--format", "md")
     (row,) = (row for row in read_json(out)["differences"] if row["metric"] == "lic")
-    change, low, high = -row["value"], -row["ci"][1], -row["ci"][0]
+    change, (low, high) = row["value"], row["ci"]
+    assert 0 < low < change < high
     found = f"much - none, LIC (linear): the lower bound is {low:.4g} ({change:+.3f} [{low:+.3f}, {high:+.3f}])"
     assert done.exit_code == 3
     assert done.stderr.splitlines()[-1] == f"judge: --fail-if 'lic > 0': {found}"
-    assert "- " + plain(f"--fail-if 'lic > 0': {found}") in done.stdout
-    assert "| LIC (linear) | none - much |" in done.stdout
+    first = [f"Gate: failed: `lic > 0`: {plain(found)}", "", "Gate: passed: `lic < 0`"]
+    assert done.stdout.splitlines()[:3] == first
+    assert f"| LIC (linear) | much - none | {change:+.3f} | [{low:+.3f}, {high:+.3f}] |" in done.stdout
     suite = ElementTree.parse(xml).getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert [case.get("classname") for case in suite if len(case)] == ["--fail-if 'lic > 0'"]
-    done_well("compare", runs["much"], runs["none"], *rises)
+    assert done_well("compare", runs["much"], runs["none"], *rises).stdout.startswith("Gate: passed: lic > 0\n")
     done_well("compare", runs["none"], runs["much"], "--fail-if", "lic > 0.9", "--fail-if", "ba.p < 0")
     refused = refusal("compare", runs["none"], runs["much"], "--junit", xml)
     assert refused == "judge: --junit: there is no condition to report on. Give --fail-if too.\n"
@@ -98,7 +103,7 @@ def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFil
     more = ("--refits", 2, "--metrics", "lic,dba")
     pair = [run(files, tmp_path / "much", "much", more=more), run(files, tmp_path / "no", more=more, captions=refusing)]
     out = tmp_path / "found.json"
-    done = done_well("compare", *pair, "--out", out)
+    done = done_well("compare", *reversed(pair), "--out", out)
     gone = len(records[::20])
     assert f"are left out for both: much and refusing {gone}." in done.stdout
     rows = read_json(out)["differences"]

@@ -138,8 +138,7 @@ def test_a_metric_stands_for_its_variants(result: Result) -> None:
 
 
 def test_a_change_that_cannot_be_known_does_not_pass() -> None:
-    """The first captioner is the earlier one: 0.1 less 0.3, and the interval turned round."""
-    row = Difference(METRICS["lic"], "linear", "old", "new", -0.2, Interval(-0.3, -0.1), 0.01, paired=True, p_holm=0.02)
+    row = Difference(METRICS["lic"], "linear", "new", "old", 0.2, Interval(0.1, 0.3), 0.01, paired=True, p_holm=0.02)
     passed = [check.failure for check in read_change("lic > 0.1", MEASURED)([row])]
     (failed,) = read_change("lic > 0.09", MEASURED)([row])
     assert (passed, failed.subject) == ([""], "new - old, LIC (linear)")

@@ -18,8 +18,7 @@ from helpers import fault_of
 from judge import Corpus, JudgeError, Result, evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
-from judge.corpus.captions import ReadOptions
-from judge.corpus.labels import LabelOptions, read_labels
+from judge.corpus.labels import read_labels
 from judge.text.lexicon import load_lexicon
 
 QUICK: dict[str, Any] = {"metrics": "lic", "folds": 2, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
@@ -184,37 +183,35 @@ def test_indexes_of_every_kind(make: Callable[[pd.DataFrame], Any]) -> None:
     assert corpus.generated[0].by_image == dict(zip(images, [("a man",), ("a woman",)], strict=True))
 
 
-OF_LABELS = "Corpus.read(options=ReadOptions(labels=LabelOptions({})))"
 # (what is given beside human captions, the fault in words, the remedy, with which the same is read)
-REMEDIES: dict[str, tuple[dict[str, Any], str, str, ReadOptions]] = {
+REMEDIES: dict[str, tuple[dict[str, Any], str, str, dict[str, Any]]] = {
     "numbers": (
         {"labels": CLASSES.assign(gender=[1, 0])}, "label is the number 1",
-        OF_LABELS.format("spellings={'CLASS': ['1']}"),
-        ReadOptions(labels=LabelOptions(spellings={"male": ["1"], "female": ["0"]})),
+        "label_values={'CLASS': ['1']}", {"label_values": {"male": ["1"], "female": "0"}},
     ),
     "unknown": (
         {"labels": CLASSES.assign(gender=["male", "non binary"])}, "unknown label 'non binary'",
-        OF_LABELS.format("drop=['non binary']"), ReadOptions(labels=LabelOptions(drop=("non binary",))),
+        "label_drop=['non binary']", {"label_drop": ["non binary"]},
     ),
     "column": (
         {"labels": CLASSES.rename(columns={"gender": "sex"})}, "no column of gender labels among 'image_id', 'sex'",
-        OF_LABELS.format("label_column=NAME"), ReadOptions(labels=LabelOptions(label_column="sex")),
+        "label_column=NAME", {"label_column": "sex"},
     ),
     "ids": (
         {"labels": CLASSES.rename(columns={"image_id": "who"})}, "no column of image ids among 'who', 'gender'",
-        OF_LABELS.format("id_column=NAME"), ReadOptions(labels=LabelOptions(id_column="who")),
+        "id_column=NAME", {"id_column": "who"},
     ),
     "two": (
         {"labels": pd.concat([CLASSES, CLASSES.assign(gender="male"), CLASSES])}, "image '2' is 'male' here",
-        OF_LABELS.format("rule='majority'"), ReadOptions(labels=LabelOptions("majority")),
+        "label_rule='majority'", {"label_rule": "majority"},
     ),
     "captions": (
         {"captions": {"mine": FRAME.set_axis(["photo", "caption"], axis=1)}}, "no column of image ids among 'photo'",
-        "Corpus.read(options=ReadOptions(columns={'image_id': NAME}))", ReadOptions(columns={"image_id": "photo"}),
+        "columns={'image_id': NAME}", {"columns": {"image_id": "photo"}},
     ),
     "several": (
         {"captions": {"mine": pd.concat([FRAME, FRAME])}}, "duplicate results for image '1'",
-        "Corpus.read(options=ReadOptions(several=True))", ReadOptions(several=True),
+        "several=True", {"several": True},
     ),
 }  # fmt: skip
 
@@ -222,14 +219,14 @@ REMEDIES: dict[str, tuple[dict[str, Any], str, str, ReadOptions]] = {
 @pytest.mark.parametrize("name", REMEDIES)
 def test_remedies_are_of_python_and_serve(name: str) -> None:
     """No message names an option of the command line, or another attribute, of which nothing would be hidden."""
-    given, what, remedy, options = REMEDIES[name]
+    given, what, remedy, keywords = REMEDIES[name]
     given = dict[str, Any](human=ONE, captions={"mine": ONE}) | given
     line = fault_of(Corpus.read, **given)
     assert what in line
     assert remedy in line
     assert "--" not in line
     assert "attribute" not in line
-    corpus = Corpus.read(**given, options=options)
+    corpus = Corpus.read(**given, **keywords)
     assert "1" in corpus.generated[0].by_image
     if labels := corpus.labels:
         assert (labels.attribute, labels.by_image["1"], labels.classes) == ("gender", "male", ("female", "male"))
@@ -244,7 +241,7 @@ def test_a_true_label_is_no_class() -> None:
 def test_notes_are_of_python() -> None:
     several = {"1": ["a dog", "a cow"], "2": "a man"}
     notes = Corpus.read(human={"1": ["a man", "a boy"], "2": ["a dog"]}, captions={"mine": several}).notes
-    assert [note for note in notes if "ReadOptions(several=True)" in note]
+    assert [note for note in notes if "several=True" in note]
 
 
 def test_labels_are_derived_beside_tables(inputs: dict[str, dict[str, Any]]) -> None:
@@ -315,3 +312,36 @@ def test_words_in_memory_are_hidden(inputs: dict[str, dict[str, Any]], from_file
 )
 def test_words_in_memory_at_fault(words: Any, said: str) -> None:
     assert said in fault_of(evaluate, human={"1": ["a man"]}, captions={"mine": {"1": "a man"}}, lexicon=words)
+
+
+STAGES = {"child": ["boy", "girl"], "adult": ["man", "woman"], "elderly": ["grandfather"]}
+
+
+def test_the_classes_of_a_lexicon_in_memory_are_those_of_labels() -> None:
+    """Not those of the shipped lexicon of this name, which has "old"; a misspelt label is no class of its own."""
+    told = {str(n): f"a {word} on a horse" for n, word in enumerate(("boy", "woman", "grandfather") * 10)}
+    stage = [name for name in STAGES for _ in (1,)] * 10
+    frame = pd.DataFrame({"image_id": [*told], "stage": stage})
+    given: dict[str, Any] = {"human": told, "captions": {"mine": told}, "attribute": "age", "lexicon": STAGES}
+    how: dict[str, Any] = {"metrics": "error", "label_column": "stage", "resamples": 100}
+    found = evaluate(**given, labels=frame, **how)
+    assert found.run["captioners"]["mine"]["images"] == {"adult": 10, "child": 10, "elderly": 10}
+    assert found.summaries[0].human == 0
+    line = fault_of(evaluate, **given, labels=frame.replace({"stage": {"elderly": "eldrly"}}), **how)
+    assert "unknown label 'eldrly'. Known classes: adult, child, elderly" in line
+    assert "label_values={'CLASS': ['eldrly']}" in line
+
+
+def test_faults_name_keywords_of_python(inputs: dict[str, dict[str, Any]]) -> None:
+    """Those of settings too, which the command line names by options."""
+    given = {"human": inputs["human"], "captions": {"mine": inputs["mine"]}}
+    for settings in ({"metrics": "licc"}, {"folds": 1}, {"metrics": "imagecaptioner2"}, {"human": None}):
+        line = fault_of(evaluate, **given | settings)
+        assert not re.search("--(?!help)", line), line
+    assert (
+        fault_of(evaluate, human=inputs["human"])
+        == "captions: there are no captions. Give captions={'mine': captions}."
+    )
+    assert "unknown keyword 'label_colum'. Did you mean 'label_column'?" in fault_of(
+        Corpus.read, **given, label_colum="sex"
+    )

@@ -288,6 +288,7 @@ def test_maskrcnn_files_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.
     torch.save({"a": torch.zeros(1)}, tmp_path / "other.pth")
     (tmp_path / "cut.pth").write_bytes((tmp_path / "other.pth").read_bytes()[:300])
     (tmp_path / "cut.safetensors").write_bytes(b"x" * 100)
+    (tmp_path / "results.json").write_text("[]")
 
     def fail(url: str, **options: Any) -> None:
         raise URLError("no network")
@@ -299,9 +300,13 @@ def test_maskrcnn_files_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.
         tmp_path / "cut.pth": "weights cannot be read",
         tmp_path / "cut.safetensors": "weights cannot be read",
         tmp_path / "absent.pth": "no such file",
+        tmp_path / "results.json": r"is no file of weights\. Give a whole state_dict\(\); or, if a tool found this",
         "maskrcnn_resnet50_fpn_v2": r"_fpn_v2: weights cannot be read \(URLError\). Download https://",
         "maskrcnn_resnet50_fnp": r"no such model. Did you mean 'maskrcnn_resnet50_fpn'",
     }.items():
         with pytest.raises(JudgeError, match=fault):
             load_maskrcnn(str(weights), device="cpu")
     assert not (tmp_path / "mark").exists()
+    given = ["--images", tmp_path / "images", "--detector", "maskrcnn", "--out", tmp_path / "out"]
+    mend = "Give torchvision's maskrcnn_resnet50_fpn_v2, or the file of a state dict"
+    assert f"detector 'maskrcnn' needs weights. {mend}" in refusal("mask", *given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,13 +119,18 @@ def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(
     assert all("rewarded this captioner" in str(found.loc[name, "because"]) for name in rewarded)
     with pytest.raises(JudgeError, match="no captioner is called 'c'"):
         evaluate(**given, **how, rewarded_by={"c": by["file"]})
-    with pytest.raises(JudgeError, match="--rewarded-by file=hf://me/none: is no folder here, and cannot be fetched"):
+    with pytest.raises(JudgeError, match="rewarded_by={'file': 'hf://me/none'}: is no folder here, and cannot be fetched"):
         evaluate(**given, **how, rewarded_by={"file": "hf://me/none"})
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_callback_measures_each_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It logs what ``evaluate`` finds in captions by the saved checkpoint; training goes on as it does without it."""
+def test_a_callback_measures_each_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It logs what ``evaluate`` finds in captions by the saved checkpoint; training goes on as it does without it.
+
+    The trainer's own log of each epoch is there too.
+    """
     world = make_world(40, seed=4)
     write_images(world.scenes, tmp_path, size=32, seed=4)
     (tmp_path / "images").rename(tmp_path / "val2017")
@@ -137,7 +143,9 @@ def test_a_callback_measures_each_epoch(tmp_path: Path, monkeypatch: pytest.Monk
         inputs = processor(text=["a dog", "a person"], images=[Image.new("RGB", (32, 32))] * 2, return_tensors="pt")
         inputs["labels"] = inputs["input_ids"]
         rows = datasets.Dataset.from_dict({name: of.tolist() for name, of in inputs.items()})
-        settings = TrainingArguments(str(tmp_path), num_train_epochs=2, report_to=[], use_cpu=True, save_strategy="no")
+        settings = TrainingArguments(
+            str(tmp_path), num_train_epochs=2, report_to=[], use_cpu=True, save_strategy="no", logging_strategy="epoch"
+        )
         names: dict[str, Any] = {"model": model, "processor": processor, "settings": settings, "rows": rows, **given}
         if watched:
             found = run_block("AmplificationCallback(", names)
@@ -151,16 +159,21 @@ def test_a_callback_measures_each_epoch(tmp_path: Path, monkeypatch: pytest.Monk
     again = evaluate(models={"model": "saved"}, images="val2017", **given, metrics="conditional")
     row = again.table(all=True).iloc[0]
     results, history = found["watch"].results, found["trainer"].state.log_history
-    logged = [entry for entry in history if "amplification/conditional" in entry]
+    logged = [entry for entry in history if "amplification/images" in entry]
+    assert ["loss" in entry for entry in history] == [False, True, False, True, False]
     assert [*results] == [1.0, 2.0, 3.0]
     values = [of.table().iloc[0]["amplification"] for of in results.values()]
-    assert [entry["amplification/conditional"] for entry in logged] == values[:2]
-    assert found["after"]["amplification/conditional"] == values[2] == values[1]
-    assert logged[1]["amplification/conditional"] == row["amplification"]
+    assert values[2] == values[1] == row["amplification"]
     assert logged[1]["amplification/names_one"] == row["names_one"]
-    # An untrained captioner says the same of all images: its row is void, and has no interval.
+    # An untrained captioner says the same of all images: its row is void, and has no number.
     assert row["verdict"] == "no verdict"
-    assert "amplification/conditional/low" not in logged[1]
+    for numbers in (*logged, found["after"]):
+        assert {name: of for name, of in numbers.items() if "conditional" in name} == {
+            "amplification/conditional/void": 1
+        }
+    reasons = [of for of in caplog.messages if of.startswith("no verdict, and so no value is logged: ")]
+    assert len(reasons) == 3
+    assert row["because"] in reasons[1]
 
 
 def test_verdicts_are_logged_as_numbers() -> None:
@@ -175,7 +188,7 @@ def test_verdicts_are_logged_as_numbers() -> None:
     assert {name: numbers[f"amplification/lic{name}"] for name in names} == {
         name: row[column] for name, column in names.items()
     }
-    assert numbers["amplification/lic/verdict"] == 1
+    assert (numbers["amplification/lic/verdict"], numbers["amplification/lic/void"]) == (1, 0)
 
 
 def test_a_measurement_leaves_a_training_as_it_is() -> None:
@@ -211,7 +224,7 @@ def test_a_callback_says_what_it_could_not_caption(tmp_path: Path, caplog: pytes
     numbers = callback.measure(model, processor)
     assert numbers["amplification/images"] == 23
     assert [of for of in caplog.messages if of.startswith("1 images could not be captioned; the first: ")] != []
-    assert {"amplification/lic", "amplification/lic/human", "amplification/seconds"} <= {*numbers}
+    assert {"amplification/lic/void", "amplification/seconds"} <= {*numbers}
 
 
 def test_a_callback_refuses_what_it_cannot_measure(tmp_path: Path) -> None:
@@ -226,7 +239,19 @@ def test_a_callback_refuses_what_it_cannot_measure(tmp_path: Path) -> None:
     assert "no file of any of the 1 images" in fault_of(
         AmplificationCallback, print, **given | {"human": {"2": "a man"}}
     )
-    assert fault_of(callback.measure, FAMILIES["git"]()[0]) == (
-        "processor: has no tokenizer or no image processor. "
+    assert fault_of(AmplificationCallback, None, **given) == "log: is no function. Give trainer.log."
+    for part, line in (
+        ({"images": tmp_path / "nowhere"}, f"images='{tmp_path / 'nowhere'}': is no folder"),
+        ({"labels": {"1": "nobody"}, "lexicon": "gender"}, "labels"),
+    ):
+        assert fault_of(AmplificationCallback, print, **given | part).startswith(line)
+    # A processor without images, and images that cannot be read, are found before the training.
+    model, processor = FAMILIES["git"]()
+    begin = partial(callback.on_train_begin, None, None, None, model=model)
+    assert fault_of(begin, processing_class=processor.tokenizer) == (
+        "AmplificationCallback(processor=...): has no tokenizer or no image processor. "
         "Give the processor of text and images, as AutoProcessor loads it."
     )
+    begin(processing_class=processor)
+    (tmp_path / "images" / "1.png").write_bytes(b"no image")
+    assert "1.png" in fault_of(begin)

@@ -11,6 +11,7 @@ import numpy as np
 from judge.corpus.files import Document, read_document
 from judge.corpus.records import canonical_id, records
 from judge.errors import JudgeError
+from judge.masking.archives import SUFFIXES
 from judge.masking.categories import read_names
 from judge.masking.detectors.labels import read_labels
 from judge.masking.images import list_images, read_mask
@@ -37,12 +38,14 @@ _REPAIR = "correct the annotation, or remove it"
 _SAME_IMAGES = "use the images that were annotated, at their size"
 
 
-def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | None) -> tuple[Document, bool]:
+def read_masks(
+    path: Path, *, images: Path | None, names: Mapping[str, str] | None, found: bool = False
+) -> tuple[Document, bool]:
     """The file or folder of ``--instances`` as COCO's ``{"images", "annotations", "categories"}``.
 
     COCO instances list their images; the second value says so. For other formats, images are found by id in ``images``:
     an image without a record or a label file is one in which nothing was found; an image without a mask file is not
-    listed. ``names``: class id -> name (``--class-names``).
+    listed, unless a tool ``found`` the masks. ``names``: class id -> name (``--class-names``).
     """
     files = _files(path) if path.is_dir() else {}
     masks = {key: file for key, file in files.items() if file.suffix.lower() == ".png"}
@@ -55,6 +58,9 @@ def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | No
     elif files:
         names = names or read_names(path / _CLASSES if (path / _CLASSES).is_file() else None)
         rows = read_labels(files)
+    elif path.is_dir() and (other := next((file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES), None)):
+        what, mend = f"holds no PNG masks, but {other.name}", "save masks as PNG: JPEG changes their values"
+        raise JudgeError(what, where=str(path), mend=mend)
     else:
         document = read_document(path)
         if not isinstance(document.value, list):
@@ -70,7 +76,7 @@ def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | No
         raise JudgeError(what, where=f"--instances {path}", mend=mend)
     shown = [(canonical_id(name), name) for name in list_images(images)]
     value = {
-        "images": [{"id": key, "file_name": name} for key, name in shown if not masks or key in masks],
+        "images": [{"id": key, "file_name": name} for key, name in shown if found or not masks or key in masks],
         "annotations": rows,
         "categories": [{"id": key, "name": name} for key, name in names.items()],
     }
@@ -167,6 +173,21 @@ def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, whe
     if isinstance(shares := annotation.get("shares"), tuple) and len(shares) == 4 and annotation["given"] > 5:
         return "are read as boxes with keypoints, or with the number of a track", f"{annotation['given']} numbers"
     return None
+
+
+def guess_fault(annotations: Sequence[tuple[Mapping[str, Any], tuple[int, int]]]) -> str:
+    """A probable fault of most of ``annotations``, each with the height and width of its image; "" for none."""
+    scores = [score for one, _ in annotations if isinstance(score := one.get("score"), int | float)]
+    if scores and 1 < max(scores) <= 100:
+        return "are scores from 0 to 100? Divide by 100"
+    boxes = corners = 0
+    for one, size in annotations:
+        with suppress(JudgeError, ValueError):
+            x, y, right, bottom = _numbers(one.get("bbox"), "bbox", "")
+            height, width = (side + _TOLERANCE for side in size)
+            outside = x + right > width or y + bottom > height
+            boxes, corners = boxes + 1, corners + (outside and x < right <= width and y < bottom <= height)
+    return "are boxes xyxy in place of xywh? Write x, y, width, height" if 2 * corners > boxes else ""
 
 
 def _numbers(values: object, what: str, where: str) -> list[float]:

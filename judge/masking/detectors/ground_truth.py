@@ -12,7 +12,13 @@ from judge.corpus.records import annotation_of, kind_of, records
 from judge.errors import JudgeError
 from judge.masking.archives import SUFFIXES, usable_id
 from judge.masking.categories import check_categories, names_people, people_among, stays_visible
-from judge.masking.detectors.annotations import SHAPES, find_contradiction, read_annotation, read_masks
+from judge.masking.detectors.annotations import (
+    SHAPES,
+    find_contradiction,
+    guess_fault,
+    read_annotation,
+    read_masks,
+)
 from judge.masking.images import locate
 from judge.masking.instances import PERSON, Instance, LoadedImage
 from judge.types import Doubt
@@ -59,6 +65,7 @@ class GroundTruth:
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _by_id: dict[str, _Entry] = field(default_factory=dict)
     _contradictions: dict[str, dict[str, str]] = field(default_factory=dict)
+    _seen: dict[str, tuple[tuple[int, int] | None, JudgeError | None]] = field(default_factory=dict)
     name: str = "gt"
 
     @classmethod
@@ -70,6 +77,7 @@ class GroundTruth:
         people: Collection[str] = (),
         names: Mapping[str, str] | None = None,
         images: Path | None = None,
+        found: bool = False,
     ) -> Self:
         """Read a file of a format of ``read_masks``, or several, whose annotations are united.
 
@@ -83,11 +91,12 @@ class GroundTruth:
                 name people.
             names: class id -> name, for files without names.
             images: the folder of images: those that lie elsewhere in it are found there.
+            found: whether a tool found the masks: an image without a mask file is then one in which nothing was found.
         """
         given = [Path(paths)] if isinstance(paths, str | Path) else list(paths)
         truth = cls(" and ".join(map(str, given)))
         for path in given:
-            document, lists_images = read_masks(path, images=images, names=names)
+            document, lists_images = read_masks(path, images=images, names=names, found=found)
             truth._add_file(document, labels, people, lists_images=lists_images)
         if images is not None:  # Call images by the names that they have in the folder.
             moved = locate(images, truth.images)
@@ -132,6 +141,33 @@ class GroundTruth:
             found.append(f"{len(cases)} of the annotations {kind} (the first: {where}: {figures}).")
         return found
 
+    def describe_low_scores(self, threshold: float) -> str:
+        """How many detections score below ``threshold``, in a sentence; "" for none."""
+        records = (one for entry in self._entries.values() for one in entry.annotations if one.label is not None)
+        scores = [score for one in records if isinstance(score := one.value.get("score"), int | float)]
+        low = sum(score < threshold for score in scores)
+        what = f"{low:,} of {len(scores):,} detections of {self.source} score below --threshold {threshold:g}"
+        return f"{what} and are left out." if low else ""
+
+    def refuse_faults(self) -> None:
+        """Refuse files if more than half of the images that have records, of those that were asked for, are at fault.
+
+        Raises:
+            JudgeError: with the first fault, and a guess at the cause.
+        """
+        recorded = [name for name in self._seen if name in self._entries and self._entries[name].annotations]
+        faults = {name: fault for name in recorded if (fault := self._seen[name][1])}
+        if 2 * len(faults) <= len(recorded):
+            return
+        first = next(iter(faults.values()))
+        records = [(one, self._seen[name][0]) for name in faults for one in self._entries[name].annotations]
+        mend = guess_fault([(one.value, size) for one, size in records if size]) or first.mend
+        if all(one.label is None for one, _ in records):
+            mend = "use the ids of its categories (COCO's in results), or name others with --class-names gt=FILE"
+        where = first.where.removeprefix(f"{self.source}, ")
+        what = f"{len(faults)} of {len(recorded)} images with records cannot be read (the first: {where}: {first.what})"
+        raise JudgeError(what, where=self.source, mend=mend)
+
     def image_id(self, name: str) -> str | None:
         """The canonical id of an image that the files list; None if they have none that can be used."""
         return self._entries[name].image_id if name in self._entries else None
@@ -156,15 +192,27 @@ class GroundTruth:
         if entry is None:
             what = f"image '{name}' is not among its images"
             raise JudgeError(what, where=self.source, mend="give the file of these images")
+        fault = None
+        try:
+            return self._read_entry(entry, size)
+        except JudgeError as error:
+            fault = error
+            raise
+        finally:
+            self._seen[name] = size or entry.size, fault
+
+    def _read_entry(self, entry: _Entry, size: tuple[int, int] | None) -> tuple[Instance, ...]:
         if entry.faults:
             raise entry.faults[0]
         if size and entry.size and size != entry.size:
             what = f"is {size[1]} x {size[0]}, its annotation says {entry.size[1]} x {entry.size[0]}"
             what += " (turned by its EXIF orientation?)" * (size[::-1] == entry.size)
-            raise JudgeError(what, where=f"image '{name}'", mend="use the images that were annotated, upright")
+            raise JudgeError(what, where=f"image '{entry.name}'", mend="use the images that were annotated, upright")
         if not (known := size or entry.size):
-            raise JudgeError("has no width and height", where=f"{self.source}, image '{name}'", mend="add them")
-        return tuple(self._read(one, name, known) for one in entry.annotations)
+            raise JudgeError("has no width and height", where=f"{self.source}, image '{entry.name}'", mend="add them")
+        found = [(one.value.get("segmentation"), self._read(one, entry.name, known)) for one in entry.annotations]
+        # An empty mask file shows nobody.
+        return tuple(instance for shape, instance in found if instance.area or not isinstance(shape, Path))
 
     def _read(self, record: _Record, name: str, size: tuple[int, int]) -> Instance:
         where = f"{record.source}, image '{name}', {annotation_of(record.value, record.number)}"

@@ -23,6 +23,7 @@ _NETWORKS = {
     "maskrcnn_resnet50_fpn": "roi_heads.box_head.fc6.weight",
     "maskrcnn_resnet50_fpn_v2": "roi_heads.box_head.0.0.weight",
 }
+_NO_WEIGHTS = {".json", ".jsonl", ".csv", ".txt", ".yaml", ".yml"}
 _SIZES = "min_size", "max_size"
 _SCORES = "roi_heads.box_predictor.cls_score.weight"
 
@@ -121,8 +122,11 @@ def _read(where: str) -> tuple[dict[str, torch.Tensor], dict[str, int], str]:
             found = found.get("model", found)  # torchvision's training script saves the optimiser beside it.
         found = {str(name): tensor.detach() for name, tensor in found.items()}
     except Exception as error:  # Damaged files, pickles of other things and networks fail in many ways.
+        what = f"weights cannot be read ({type(error).__name__})"
         mend = f"download {weights.DEFAULT.url} elsewhere, and give that" if weights else "give a whole state_dict()"
-        raise JudgeError(f"weights cannot be read ({type(error).__name__})", where=where, mend=mend) from error
+        if path.suffix.lower() in _NO_WEIGHTS:
+            what, mend = "is no file of weights", f"{mend}; or, if a tool found this, name it with --instances"
+        raise JudgeError(what, where=where, mend=mend) from error
     wrong = [f"{key} '{notes[key][:20]}'" for key in _SIZES if not re.fullmatch(r"[1-9]\d{1,3}", notes.get(key, "800"))]
     if wrong:
         raise JudgeError(f"{wrong[0]} in its metadata is no size", where=where, mend="save 10 to 9999 pixels")

@@ -118,10 +118,13 @@ def _read_probabilities(truth: BoolArray, given: npt.ArrayLike, *, single: bool)
     found = np.asarray(_array("probabilities", given, np.float64), dtype=np.float64)
     width = truth.shape[1]
     if found.ndim != 2 or found.shape[1] < width or (found.shape[1] > width and not single):
-        raise ValueError(f"probabilities: [N, {width}] are needed, got shape {found.shape}")
+        raise ValueError(
+            f"probabilities: [N, {width}] are needed, got shape {found.shape}; y numbers {width} classes from 0"
+        )
     same_samples(y=truth, probabilities=found)
     if not ((found >= 0) & (found <= 1)).all():
-        raise ValueError("probabilities are not all in [0, 1]")
+        what = "some are NaN" if np.isnan(found).any() else "give a softmax of logits"
+        raise ValueError(f"probabilities are not all in [0, 1]: {what}")
     if single and (wrong := np.flatnonzero(np.abs(found.sum(axis=1) - 1) > _ROUNDED)).size:
         total = found[wrong[0]].sum()
         raise ValueError(f"probabilities: those of sample {wrong[0]} sum to {total:.4g}, not to 1; give a softmax")
@@ -252,7 +255,8 @@ def _checked(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generi
     if not array.size:
         raise ValueError(f"{name}: no samples or no columns, shape {array.shape}")
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name}: bool, int or float is needed, got {array.dtype}")
+        mend = "number the labels: np.unique(labels, return_inverse=True)[1]"
+        raise ValueError(f"{name}: bool, int or float is needed, got {array.dtype}; {mend}")
     if array.ndim == 2:
         if array.dtype != np.bool_ and (array.astype(np.bool_) != array).any():
             raise ValueError(f"{name}: a multi-hot array holds 0 and 1 only")
