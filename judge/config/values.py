@@ -107,7 +107,8 @@ def _finders(parts: list[str]) -> tuple[str, ...]:
 
 def _detector(name: str) -> str:
     if not name.startswith("hf:") and name not in (known := [*DETECTORS, *plugins("detectors")]):
-        raise ValueError(f"unknown detector '{name}'; {nearest(name, known)} Models of Hugging Face are hf:NAME.")
+        others = "Models of Hugging Face are hf:NAME; judge ablate detectors takes NAME=FILE of another tool."
+        raise ValueError(f"unknown detector '{name}'; {nearest(name, known).removesuffix('.')}. {others}")
     return name
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from markupsafe import escape as escape_html
-
 from judge.masking.measured import DetectorRow
 from judge.measure import Result
 from judge.report import plots
@@ -195,9 +193,8 @@ def files_of(
         Section("amplification", "Amplification", figures=lambda _: variants(results)),
         Section("table", "All numbers", tables=lambda _, verbose: [] if verbose else tables, lines=lambda _: lines),
     ]
-    lead = "One setting is varied; everything else stays."
-    page = make_plain_page(sections, title=what, lead=lead, command=command, settings=settings, figures=folder)
-    page = page.replace(f"{command} ablate.yaml", f"{command} {escape_html(shlex.quote(str(file)))}")
+    lead, again = "One setting is varied; everything else stays.", f"{command} {shlex.quote(str(file))}"
+    page = make_plain_page(sections, title=what, lead=lead, command=again, settings=settings, figures=folder)
     # A caption in print has the first note; the others are comments.
     floats = latex_tables([replace(table, notes=table.notes[:1]) for table in tables], f"{what}.")
     remarks = dict.fromkeys(f"% {escape(note)}\n" for table in tables for note in table.notes[1:])

@@ -118,7 +118,7 @@ def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
         kind = Doubt if text["affected"] >= _AFFECTED * captions else str
         yield kind(f"hold, in {text['affected']:,} of {captions:,}, {what}: {quote_tokens(text['revealing'])}")
     if text.get("misplaced"):
-        yield Doubt(f"{text['misplaced']}: see that image ids mean the same")
+        yield Doubt(f"{text['misplaced']}: see that image ids mean the same, or whether it names what is not there")
 
 
 def _without_images(run: Mapping[str, Any]) -> Iterator[str]:

@@ -119,7 +119,7 @@ def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(
     assert all("rewarded this captioner" in str(found.loc[name, "because"]) for name in rewarded)
     with pytest.raises(JudgeError, match="no captioner is called 'c'"):
         evaluate(**given, **how, rewarded_by={"c": by["file"]})
-    with pytest.raises(JudgeError, match="rewarded_by={'file': 'hf://me/none'}: is no folder here, and cannot be fetched"):
+    with pytest.raises(JudgeError, match=r"'hf://me/none'}: is no folder here, and cannot be fetched"):
         evaluate(**given, **how, rewarded_by={"file": "hf://me/none"})
 
 
