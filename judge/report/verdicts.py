@@ -22,6 +22,7 @@ from judge.statistics.comparisons import (
     Difference,
 )
 from judge.statistics.inference import SIGNIFICANT
+from judge.statistics.summary import Summary
 
 _MOST = 6
 """Pairs of captioners that have a sentence; the table of differences has all."""
@@ -101,7 +102,7 @@ def _parts(lines: Iterable[Line], alone: Collection[str]) -> Iterator[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     untested = []
     for row, conclusion in lines:
-        title = row.metric.title if row.metric.name in alone else row.title
+        title = _title(row, alone)
         value = "" if row.amplification is None else f" {write(row.amplification, SIGNED, digits_of(row.interval))}"
         value += " over chance" if row.metric.counted and value else ""
         if conclusion.verdict is None:
@@ -148,14 +149,17 @@ def changes(result: Result) -> Iterator[str]:
     for name, rows in pairs.items():
         tested = [row for row in rows if row.verdict not in {None, NO_VERDICT}]
         shown = [row for row in tested if row.verdict not in _NO_DIFFERENCE]
-        parts = [
-            _moved(row.metric.title if row.metric.name in alone else row.title, row.value, row.p_holm) for row in shown
-        ]
+        parts = [_moved(_title(row, alone), row.value, row.p_holm) for row in shown]
         nearer = {
             distances[name, row.metric.name, row.judge] < distances[baseline, row.metric.name, row.judge]
             for row in shown
         }
-        head = {(): "no change of bias was shown", (True,): "it helped", (False,): "it did not help"}
+        unknown = ", ".join(f"{_title(row, alone)} {_with_interval(row)}" for row in tested)
+        head = {
+            (): f"whether it helped is not known, no change of bias was shown ({unknown})",
+            (True,): "it helped",
+            (False,): "it did not help",
+        }
         said = head.get((*nearer,), "some metrics came nearer to no amplification, and others went away from it")
         said = (
             f"{said}: {', '.join(parts)}" if parts else said if tested else "there is no verdict on the change of bias"
@@ -164,13 +168,24 @@ def changes(result: Result) -> Iterator[str]:
 
 
 def _quality_changed(result: Result, name: str, baseline: str) -> str:
-    """A sentence on the caption quality of two captioners; "" where it was not measured."""
+    """A sentence on the caption quality of two captioners, maybe of more images; "" where it was not measured."""
     after, before = (of and of.row(_QUALITY) for of in map(result.quality.get, (name, baseline)))
     if not after or not before or (moved := change(after, before)) is None:
         return ""
+    judged = max(row.images for row in result.summaries if row.captioner == name)
+    where = "" if after.images == judged else f", over {after.images:,} images"
     if moved[1] >= SIGNIFICANT:
-        return f" {_QUALITY} was not shown to change ({after.value - before.value:+.3f})."
-    return f" {_moved(_QUALITY, *moved)}."
+        return f" {_QUALITY} was not shown to change ({after.value - before.value:+.3f}{where})."
+    return f" {_moved(_QUALITY, *moved)}{where}."
+
+
+def _title(row: Summary | Difference, alone: Collection[str]) -> str:
+    return row.metric.title if row.metric.name in alone else row.title
+
+
+def _with_interval(row: Difference) -> str:
+    interval = f" {write(row.interval, SIGNED, digits_of(row.interval))}" if row.interval else ""
+    return write(row.value, SIGNED, digits_of(row.interval)) + interval
 
 
 def _moved(title: str, value: float, p_value: float | None) -> str:
@@ -192,7 +207,7 @@ def difference_verdicts(result: Result) -> Iterator[str]:
     for row in tested:
         if row.verdict not in _NO_DIFFERENCE:
             upper, lower = (row.first, row.second) if row.value > 0 else (row.second, row.first)
-            title = row.metric.title if row.metric.name in alone else row.title
+            title = _title(row, alone)
             value = write(abs(row.value), SIGNED, digits_of(row.interval))
             pairs.setdefault((upper, lower), []).append(f"{title} {value}")
     for (upper, lower), values in islice(pairs.items(), _MOST):

@@ -19,7 +19,9 @@ from judge.types import Interval
 
 GIVEN = "of the gender than another person's would, given what other people say of the image"
 FOUND = ", and only more than 3.9% would have been found."
-LIC = Summary("nic", METRICS["lic"], "linear", amplification=0.03, p_value=0.01, standard_error=0.01, degrees=20)
+LIC = Summary(
+    "nic", METRICS["lic"], "linear", amplification=0.03, p_value=0.01, images=100, standard_error=0.01, degrees=20
+)
 
 
 def gain(value: float, low: float, high: float, p_value: float | None) -> Summary:
@@ -146,7 +148,7 @@ def against_baseline(*rows: tuple[str, float, float], differences: list[Differen
     [
         (0.01, 0.044, 0.001, (0.9, 0.97), "it did not help: LIC rose by 0.034 (p 0.001). CIDEr fell by 0.070 (p 0.015)."),  # noqa: E501
         (0.05, 0.016, 0.0001, (0.97, 0.96), "it helped: LIC fell by 0.034 (p < 0.001). CIDEr was not shown to change (+0.010)."),  # noqa: E501
-        (0.01, 0.044, 0.2, (0.9, 0.97), "no change of bias was shown. CIDEr fell by 0.070 (p 0.015)."),
+        (0.01, 0.044, 0.2, (0.9, 0.97), "whether it helped is not known, no change of bias was shown (LIC +0.034). CIDEr fell by 0.070 (p 0.015)."),  # noqa: E501
         # To fall beyond no amplification is no help.
         (0.01, -0.2, 0.001, (), "it did not help: LIC fell by 0.210 (p 0.001)."),
         (0.01, 0.2, None, (), "there is no verdict on the change of bias."),
