@@ -10,9 +10,10 @@ import pytest
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric
 from judge.quality import Quality, QualityScore
-from judge.report.tables import paper_table
+from judge.report.render import latex
+from judge.report.tables import Line, paper_table
 from judge.report.verdicts import changes, difference_verdicts, person_verdicts, verdict_notes, verdicts
-from judge.statistics.comparisons import Difference, corrected
+from judge.statistics.comparisons import NOT_SHOWN, PRIOR_ONLY, Conclusion, Difference, corrected
 from judge.statistics.summary import Summary
 from judge.statistics.validity import Finding
 from judge.types import Interval
@@ -199,3 +200,25 @@ def test_the_paper_layout_has_a_row_for_each_captioner() -> None:
         ["CIDEr", "0.800", "0.900"],
     ]
     assert [table.best(column) for column in table.columns] == [{*()}, {*()}, {1}, {1}]
+
+
+def test_bold_is_what_is_printed_alike_and_not_moved_by_priors(monkeypatch: pytest.MonkeyPatch) -> None:
+    equal = [replace(LIC, captioner=name, amplification=of) for name, of in (("a", 0.0304), ("b", 0.03))]
+    prior = [replace(row, metric=METRICS["dbac-at"]) for row in equal]
+    result = result_of(*equal, *prior)
+    result.run["captioners"] = {"a": {}, "b": {}}  # type: ignore[index]
+    verdicts_of = [Conclusion(NOT_SHOWN, "", None)] * 2 + [Conclusion(PRIOR_ONLY, "", None)] * 2
+    monkeypatch.setattr("judge.report.tables.lines_of", lambda of: [*map(Line, of.summaries, verdicts_of)])
+    table = paper_table(result)
+    assert [cells for _, cells in table.shown()][1:] == [["+0.030", "+0.030"], ["+0.030\u2020", "+0.030\u2020"]]
+    assert [table.best(column) for column in table.columns][1:] == [{0, 1}, set()]
+    assert "\u2020: the value may come from" in table.notes[0]
+    assert r"+0.030\dag{}" in latex(table, caption="", label="t")
+
+
+def test_quality_of_more_images_says_so() -> None:
+    result = against_baseline(("lic", 0.01, 0.044), differences=[changed(0.01, 0.044, 0.001)])
+    row = QualityScore("CIDEr", "all", 10_301, 0.9, Interval(0.86, 0.94))
+    result.__dict__["quality"] = dict.fromkeys(("nic", "before"), replace(quality(0.9, 0.04), groups=(row,)))
+    (said,) = changes(result)
+    assert said.endswith("(p 0.001). CIDEr was not shown to change (+0.000, over 10,301 images).")
