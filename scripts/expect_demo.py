@@ -56,7 +56,9 @@ def measure(seed: int, images: int, *, with_images: bool) -> list[dict[str, Any]
     """The table of one world."""
     pictures = PIXELS if with_images else None
     with TemporaryDirectory() as folder:
-        files = write_world(make_world(images, seed=seed, parameters=DEMO), CAPTIONERS, Path(folder) / "world", pictures=pictures)
+        files = write_world(
+            make_world(images, seed=seed, parameters=DEMO), CAPTIONERS, Path(folder) / "world", pictures=pictures
+        )
         settings = demo_settings(files, Path(folder), small=not with_images)
         settings |= {"seed": seed, "refits": 0, "chance": 0, "out": None}
         result = run(make_config(settings, RunConfig))

@@ -132,10 +132,10 @@ def _table(entries: Sequence[Entry]) -> Table[Any]:
     for of in entries:
         value = write(of.value, SIGNED, digits_of(of.interval))
         interval = write(of.interval, SIGNED, digits_of(of.interval))
-        rows.append((of.run, of.finished, of.captioner, of.title, of.about, value, interval, of.verdict))
-    numbers = [("amplification", TEXT), ("interval", TEXT), ("verdict", TEXT)]
-    note = "Values of two runs compare if their settings, images and labels are the same: judge compare tells."
-    texts = ["run", "finished (UTC)", "captioner", "metric (judge)", "of"]
+        rows.append((of.run, of.finished, of.captioner, of.title, of.about, of.verdict, value, interval))
+    numbers = [("amplification", TEXT), ("interval", TEXT)]
+    note = "Compare values of two runs only if their settings, images and labels are equal; judge compare checks this."
+    texts = ["run", "finished (UTC)", "captioner", "metric (judge)", "of", "verdict"]
     return table_of(texts, numbers, rows, "Amplification", [note])
 
 

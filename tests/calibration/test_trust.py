@@ -25,7 +25,7 @@ from launching import ROOT
 from judge import Corpus, evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.trials import people_as_captioner
-from judge.calibration.world import CAPTIONERS, Captioner
+from judge.calibration.world import CAPTIONERS, DEMO, Captioner
 from judge.commands.demo import read_expected
 from judge.corpus.tasks import Tasks
 from judge.statistics.summary import Summary
@@ -279,7 +279,7 @@ def test_the_demo_finds_what_is_expected_of_its_judges() -> None:
     assert known["images"] == 1200
     assert all(row["worlds"] >= (40 if "lic" in name else 5) for name, row in known["rows"].items())
     assert read_expected(1199) == {}
-    world = make_world(1200, seed=0)
+    world = make_world(1200, seed=0, parameters=DEMO)
     told = tuple(simulate(world, name=name, captioner=captioner) for name, captioner in CAPTIONERS.items())
     corpus = Corpus(world.human, told, world.labels)
     quick = {"folds": 5, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}

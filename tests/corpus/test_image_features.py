@@ -85,4 +85,4 @@ def test_a_run_reads_them_in_place_of_images(tmp_path: Path) -> None:
     np.savez(tmp_path / "v.npz", **dict([*vectors.items()][3:]))
     assert "3 of 200 images have no vector" in fault_of(lambda: evaluate(corpus, **settings))
     # A network has no use for them.
-    assert "--images" in fault_of(lambda: evaluate(corpus, **(settings | {"judge": "sat", "given": "people"})))
+    assert "images:" in fault_of(lambda: evaluate(corpus, **(settings | {"judge": "sat", "given": "people"})))

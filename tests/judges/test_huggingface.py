@@ -205,9 +205,9 @@ def test_answers_are_checked_against_all_classes_and_passed_over_where_a_caption
     assert fault_of(prompt.check, ("newborn", "old")) == "--answer: no class 'young'. Known: newborn, old."
     # Whoever judges, and before it begins.
     told = fault_of(evaluate, corpus, metrics="lic", answers={"male": "man", "femal": "woman"})
-    assert told == "--answer: no class 'femal'. Did you mean 'female'?"
+    assert told == "answers: no class 'femal'. Did you mean 'female'?"
     told = fault_of(evaluate, corpus, metrics="lic", answers={"male": "Female"})
-    assert told == "--answer: two classes have one answer: female, Female. Name each."
+    assert told == "answers: two classes have one answer: female, Female. Name each."
 
 
 def test_tokens_of_answers_follow_the_prompt() -> None:

@@ -113,12 +113,12 @@ def test_what_needs_human_captions_says_so(world: World, tmp_path: Path) -> None
     corpus = pairs(world, 20, dose=0.5)
     assert "compares with human captions, and there are none" in fault_of(evaluate, corpus)
     assert "Ratio compares" in fault_of(evaluate, corpus, metrics="ratio")
-    assert "--quality: quality is measured against human captions" in fault_of(measured, corpus, quality=True)
+    assert "quality=True: quality is measured against human captions" in fault_of(measured, corpus, quality=True)
     assert "a hold-out divides scenes" in fault_of(measured, corpus, protocol="paper", seeds=1)
     unlabelled = Corpus(corpus.human, corpus.generated)
     assert "no labels, and no human captions" in fault_of(measured, unlabelled)
     assert "human" not in repr(corpus)
-    assert "--baseline cpa: no captioner is called 'cpa'" in fault_of(measured, corpus, baseline="cpa")
+    assert "baseline='cpa': no captioner is called 'cpa'" in fault_of(measured, corpus, baseline="cpa")
 
 
 TABLE = "image_id,gender,scene\n1,female,a\n2,male,a\n"

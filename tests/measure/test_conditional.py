@@ -170,7 +170,7 @@ def test_fewer_than_three_human_captions_are_refused(people: Corpus) -> None:
     few = replace(people.human, by_image={image: texts[:2] for image, texts in people.human.by_image.items()})
     with pytest.raises(JudgeError, match="3 human captions") as error:
         evaluate(replace(people, human=few), **QUICK)
-    assert "--given image" in error.value.mend
+    assert "given='image'" in error.value.mend
 
 
 def test_objects_are_known(people: Corpus, coco: Path) -> None:

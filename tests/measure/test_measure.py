@@ -247,8 +247,8 @@ def test_linear_judges_see(tmp_path: Path) -> None:
     assert result.run["captioners"]["plain"]["reads"]["conditional:image"]["words+embedding"]["mask"] == "segment"
     # Without images there is one clear line.
     blind = settings | {"images": None, "instances": None, "metrics": "conditional:image"}
-    what = "--images: judges of conditional:image see images, and there are none. Give the folder of images, or "
-    what += "--image-features."
+    what = "images: judges of conditional:image see images, and there are none. Give the folder of images, or "
+    what += "image_features."
     assert fault_of(lambda: evaluate(**blind)) == what
 
 
