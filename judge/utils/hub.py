@@ -166,8 +166,9 @@ def locate(reference: str, where: str, *, mend: str = _UNKNOWN) -> str:
         return str(path)
     if advice := advice_on_path(reference):
         raise JudgeError("no such folder", where=where, mend=advice)
+    alike = named_alike(path)  # A folder here may be meant.
     with quiet():
-        return str(fetch(reference, where, what="cannot be found", mend=mend))
+        return str(fetch(reference, where, what="cannot be found", mend=alike if alike.endswith("?") else mend))
 
 
 def advice_on_path(reference: str) -> str:

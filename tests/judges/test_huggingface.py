@@ -296,6 +296,8 @@ def test_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused("models/git").endswith("Check the path; the hub is not asked, as 'models' is a folder here.")
     assert refused("nobody/git.safetensors").endswith(": no such folder. Check the path.")
     assert "cannot be found" in refused("nobody/blip-2.7b")
+    (tmp_path / "blip-mine").mkdir()
+    assert refused("blip-mime").endswith(". Did you mean 'blip-mine'?")
     assert "no checkpoint of transformers is there (config.json)" in refused(tmp_path)
     (tmp_path / "config.json").write_text("{", "utf-8")
     assert "cannot be found" in refused(tmp_path)

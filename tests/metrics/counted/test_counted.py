@@ -254,7 +254,7 @@ def test_faults(tmp_path: Path) -> None:
         ("dba-o:princetown", 1, r"unknown variant 'princetown'. Did you mean 'princeton'"),
         ("ratio:boy", 1, r"unknown variant 'boy'. Known: CLASS/CLASS"),
         ("ratio:boy/female", 1, r"no image is of class 'boy'. Known: female, male"),
-        ("ba", 500, r"no word is in 500 captions .* Lower --least"),
+        ("ba", 500, r"no word is in 500 captions .* Lower least"),
         ("ba", 0, "'least'"),
     ):
         with pytest.raises(JudgeError, match=message):
