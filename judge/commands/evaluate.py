@@ -155,14 +155,11 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     if settings.keys() & {"fail_if", "format"}:
         raise JudgeError("'fail_if' and 'format' are of the command alone", mend="use the result that is returned")
     with in_python():
-        if "lexicon" in settings:
-            names = settings.get("attribute", "gender")
-            settings["lexicon"] = _spelled(settings["lexicon"], [names] if isinstance(names, str) else names)
         if corpus is None and _in_memory(human, captions, labels, attribute or "gender"):
             corpus = _read_memory(settings)
         if corpus is not None:
             settings = _with_sources(corpus, settings)
-        return run(make_config(settings, RunConfig, where=""), corpus=corpus, progress=progress)
+        return run(make_config(_with_text(settings), RunConfig, where=""), corpus=corpus, progress=progress)
 
 
 def _read_memory(settings: dict[str, Any]) -> Corpus:
@@ -173,8 +170,16 @@ def _read_memory(settings: dict[str, Any]) -> Corpus:
             raise JudgeError("there are no captions", where="captions", mend="give captions={'mine': captions}")
         read["captions"] = {}
     attribute = None if read["labels"] is None else settings.get("attribute")
-    lexicon = settings.get("lexicon")
+    lexicon = _with_text(settings).get("lexicon")
     return Corpus.read(**read, attribute=attribute, lexicon=lexicon if isinstance(lexicon, str) else None)
+
+
+def _with_text(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """``settings``, with words in memory as text."""
+    if "lexicon" not in settings:
+        return dict(settings)
+    names = settings.get("attribute", "gender")
+    return {**settings, "lexicon": _spelled(settings["lexicon"], [names] if isinstance(names, str) else names)}
 
 
 def _spelled(lexicon: Any, names: Sequence[str]) -> Any:

@@ -205,7 +205,7 @@ def test_a_class_that_the_lexicon_has_no_words_for(count: int, tmp_path: Path) -
     last = [*world.words][-1]
     path = tmp_path / "silent.yaml"
     path.write_text(world.lexicon.replace(f"[{world.words[last]}]", "[]"), encoding="utf-8")
-    with one_line(f"has no words for '{last}'. Use ba-objects, ", f"or give a --lexicon with words for '{last}'"):
+    with one_line(f"has no words for '{last}'. Use ba-objects, ", f"or give a lexicon with words for '{last}'"):
         evaluate(world.corpus, lexicon=str(path), metrics=["ba"], **QUICK | {"least": 1})
     told = warnings(evaluate(world.corpus, lexicon=str(path), metrics="ba-objects,error,dba-o", **QUICK))
     note = f"The lexicon has no words for {last}: no caption counts as naming that, so that BA (objects), Error cannot"

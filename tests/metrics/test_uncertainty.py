@@ -199,7 +199,7 @@ def test_a_row_without_a_value_leaves_the_others(tmp_path: Path) -> None:
     line, *_ = read_condition("u-ta.value > 9", ["u-at", "u-ta", "ba", "error"])(result)
     assert ": cap, U T->A (linear): cannot be checked, no verdict: images of which" in line
     # Where no row of the run has a value, that is an error.
-    with pytest.raises(JudgeError, match=r"no word is in 500 captions .* Lower --least"):
+    with pytest.raises(JudgeError, match=r"no word is in 500 captions .* Lower least"):
         evaluate(corpus, metrics="ba", least=500, **QUICK)
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from judge import Corpus, evaluate
+from judge.errors import python_words
 from judge.measure import Result
 from judge.measure.plan import ALL, BRIEF
 from judge.metrics import METRICS
@@ -136,7 +137,7 @@ def test_in_python_a_result_shows_its_numbers(result: Result, corpus: Corpus) ->
     """``print`` has verdicts and the terminal's table; ``notes`` all sentences; ``by_class`` the mean of each class."""
     shown = str(result)
     assert all(f"{row.amplification:+.3f}" in shown for row in result.summaries if row.amplification is not None)
-    assert {*warnings(result)} <= {*result.notes}  # type: ignore[attr-defined]
+    assert {*map(python_words, warnings(result))} <= {*result.notes}  # type: ignore[attr-defined]
     table = result.by_class()  # type: ignore[attr-defined]
     row = table[(table["metric (judge)"] == "LIC (linear)") & (table["class"] == "female")].iloc[0]
     of = result.scores.query("metric == 'lic' and captioner == @row.captioner and answer == 'female'")
