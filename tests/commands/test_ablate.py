@@ -348,7 +348,7 @@ def test_how_far_values_move_without_the_background(world: WorldFiles, run_file:
         captions = tmp_path / f"{name}.json"
         done_well("caption", "--model", model, *pictures_of(world), *hidden, "--out", captions)
         done_well("evaluate", run_file, *options, "--captions", captions, "--out", tmp_path / name)
-    done_well("compare", tmp_path / "hidden", tmp_path / "plain", "--out", tmp_path / "moved.json")
+    done_well("compare", tmp_path / "plain", tmp_path / "hidden", "--out", tmp_path / "moved.json")
     (expected,) = read_json(tmp_path / "moved.json")["differences"]
     assert expected["paired"]
     assert {name: background[name] for name in ("value", "ci", "p_value", "paired")} == {
