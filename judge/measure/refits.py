@@ -90,7 +90,7 @@ def warn_of_many(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> Itera
         slow = dict.fromkeys(
             metric.title for job in again if job.evidence.target.kind == "tasks" for metric in job.metrics
         )
-        long = f"; {', '.join(slow)} guesses every task, which takes most of the time" if slow else ""
+        long = f"; judges of {', '.join(slow)} guess every task, which takes most of the time" if slow else ""
         what = f"{len(trained):,} judges will be trained, and {number:,} in refits, which give intervals and p"
         yield f"{what}{long}{fewer}"
 

@@ -21,11 +21,14 @@ FEATURES = ("words+embedding", "embedding", "linear")
 TOPICS, WIDTH = 300, 200
 # Words of fewer captions tell a judge of thousands of images nothing.
 _LEAST = 3
+# Captions from which directions are learnt, at most; and those of which vectors are made together, in float64.
+_LEARNT, _TOGETHER = 50_000, 20_000
 
 
 class VectorSpace:
     """The vectors of captions that vary like ``captions``, which count by ``weights``, [N].
 
+    Of more than 50,000 captions some are read, evenly spaced: more would take memory, and change directions little.
     ``judge``: "words+embedding", "embedding", or "linear" for words alone; a name of an embedding may follow a colon.
     """
 
@@ -33,6 +36,8 @@ class VectorSpace:
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import TfidfVectorizer
 
+        step = -(-len(captions) // _LEARNT) or 1
+        captions, weights = captions[::step], weights[::step]
         kind, _, reference = judge.partition(":")
         # Its name: processes send vector spaces to each other, and each reads the table once.
         self._embedding = None if kind == "linear" else reference or WORDLLAMA
@@ -54,6 +59,11 @@ class VectorSpace:
 
     def parts(self, captions: Sequence[Words]) -> tuple[Reals, Reals]:
         """Words and embedding of captions, [N, W] and [N, E]; those of several captions may be added up."""
+        starts = range(0, max(1, len(captions)), _TOGETHER)
+        words, rows = zip(*(self._parts_of(captions[start : start + _TOGETHER]) for start in starts), strict=True)
+        return np.concatenate(words), np.concatenate(rows)
+
+    def _parts_of(self, captions: Sequence[Words]) -> tuple[Reals, Reals]:
         nothing = np.zeros((len(captions), 0), dtype=np.float32)
         words = self._topics.transform(self._counter.transform(captions)) if self._counter else nothing
         rows = load_embedding(self._embedding).captions(captions)[0] if self._embedding else nothing

@@ -367,4 +367,4 @@ def test_each_target_has_its_own_number_of_refits(metrics: str, corpus: Corpus) 
         patch.setattr("judge.measure.refits._MANY", 10)
         (line,) = warn_of_many(work.jobs, plan, TrainingSetup())
     assert f"and {expected:,} in refits" in line
-    assert "; U A->T guesses every task, which takes most of the time" in line
+    assert "; judges of U A->T guess every task, which takes most of the time" in line

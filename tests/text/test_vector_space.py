@@ -44,3 +44,14 @@ def test_rare_words_and_no_words_have_vectors_of_zeros() -> None:
     assert space.vectors(*space.parts([("dog",)])).any()
     nothing = VectorSpace([()] * 5, np.ones(5), "linear")
     assert nothing.vectors(*nothing.parts([()])).shape == (1, 0)
+
+
+def test_many_captions_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors are the same, to the last digit; directions are learnt from some captions, evenly spaced."""
+    captions = draw(60)
+    expected = VectorSpace(captions[::2], np.ones(30), "words+embedding")
+    monkeypatch.setattr("judge.text.vector_space._LEARNT", 30)
+    monkeypatch.setattr("judge.text.vector_space._TOGETHER", 7)
+    found = VectorSpace(captions, np.ones(60), "words+embedding")
+    vectors = [space.vectors(*space.parts(captions)) for space in (expected, found)]
+    np.testing.assert_array_equal(*vectors)
