@@ -16,17 +16,20 @@ _NO_MEMORY = (
     *("without exception set", "without setting an exception"),
 )
 # Options of the command line in messages -> the keywords of Python: ``--label-drop old`` -> ``label_drop=['old']``.
-_WORD = r"(?!(?:is|are|was|or|and|of|to|in|for|with|that|has|have|by|on|a|an|the|can|needs?|names?|reads?|holds?|of)\b)"
+_OPTION, _END = r"(?<![^\s('\"`])--", r"(?=[\s,;:)]|\.?$|\.\s)"
+_PROSE = (
+    "is|are|was|or|and|of|to|in|for|with|that|has|have|by|on|a|an|the|can|needs?|names?|reads?|holds?|out|too|if|it|as"
+)
 _KEYWORDS = (
-    (r"--column ([\w.]+)=NAME", r"columns={'\1': NAME}"),
-    (r"--column ([\w.]+)", r"columns={'\1': ...}"),
-    (r"--label-value (\w+)=(.+?)(?=, or |\.?$| \()", r"label_values={'\1': ['\2']}"),
-    (r"--label-drop (.+?)(?=\.?$)", r"label_drop=['\1']"),
-    (r"--label-column \w+=NAME", "label_column=NAME"),
-    (r"--(overwrite|several|quality|breakdown)\b(?!-)", r"\1=True"),
-    (r"--([a-z][a-z-]*) ([\w.+-]+)=([\w./:@+-]*\w)", r"--\1={'\2': '\3'}"),
-    (r"--([a-z][a-z-]*)[= ]([0-9.]*[0-9]|[A-Z]+)\b", r"--\1=\2"),
-    (rf"--([a-z][a-z-]*) {_WORD}([\w./:+-]*\w)", r"--\1='\2'"),
+    (_OPTION + r"column ([\w.]+)=NAME", r"columns={'\1': NAME}"),
+    (_OPTION + r"column ([\w.]+)", r"columns={'\1': ...}"),
+    (_OPTION + r"label-value (\w+)=([^;]+?)(?=, or |;|\.?$| \()", r"label_values={'\1': ['\2']}"),
+    (_OPTION + r"label-drop (.+?)(?=\.?$)", r"label_drop=['\1']"),
+    (_OPTION + r"label-column \w+=NAME", "label_column=NAME"),
+    (_OPTION + r"(overwrite|several|quality|breakdown|own-captions|allow-unmasked)(?![\w-]| out)", r"--\1=True"),
+    (_OPTION + r"([a-z][a-z-]*) ([\w.+-]+)=([\w./:@+-]*\w)", r"--\1={'\2': '\3'}"),
+    (_OPTION + rf"([a-z][a-z-]*)[= ]([0-9.]*[0-9]|[A-Z]+|'[^']*'){_END}", r"--\1=\2"),
+    (_OPTION + rf"([a-z][a-z-]*) (?!(?:{_PROSE}){_END})([\w./:+,-]*\w)", r"--\1='\2'"),
 )
 _PLURAL = {"answer", "column", "label_value", "model", "person_category", "refusal"}
 
@@ -78,7 +81,7 @@ def in_python(*, unless: bool = False) -> Iterator[None]:
         if unless:
             raise
         what, where, mend = map(python_words, (error.what, error.where, error.mend))
-        raise JudgeError(what, where=where, mend=mend) from error
+        raise JudgeError(what, where=where, mend=mend) from error.__cause__
 
 
 def python_words(text: str) -> str:
@@ -94,7 +97,7 @@ def python_words(text: str) -> str:
         keyword = found[1].replace("-", "_")
         return re.sub("y$", "ie", keyword) + "s" if keyword in _PLURAL else keyword
 
-    return re.sub(r"--(?!help)([a-z][a-z-]*)", name, text)
+    return re.sub(_OPTION + r"(?!help|shm-size)([a-z][a-z-]*)(?![\w-])", name, text)
 
 
 class RowError(JudgeError):

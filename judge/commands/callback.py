@@ -16,12 +16,12 @@ from transformers import TrainerCallback
 
 from judge.captioning import Captioned, caption_images
 from judge.captioning.writing import Writing
-from judge.commands.evaluate import RunConfig, evaluate
+from judge.commands.evaluate import RunConfig, evaluate, with_text
 from judge.config import make_config
 from judge.corpus import Corpus
 from judge.corpus.captions import KEYWORDS
 from judge.corpus.records import canonical_id
-from judge.errors import JudgeError, in_python
+from judge.errors import JudgeError, in_python, python_words
 from judge.judges.hf_models import wrap_captioner
 from judge.masking.images import list_images
 from judge.masking.masked_images import MaskedImages
@@ -109,7 +109,7 @@ class AmplificationCallback(TrainerCallback):
             raise JudgeError(what, where="attribute", mend="add a callback for each")
         reading = {name: settings[name] for name in KEYWORDS if name in settings}
         reading |= {} if labels is None else {"labels": labels, "attribute": settings.get("attribute")}
-        reading |= {"lexicon": words} if isinstance(words := settings.get("lexicon"), str) else {}
+        reading |= {"lexicon": words} if isinstance(words := with_text(settings).get("lexicon"), str) else {}
         described = Corpus.read(human=human, captions={}, **reading).human.by_image
         files = {canonical_id(name): name for name in list_images(Path(images))}
         names = {image: files[image] for image in described if image in files}
@@ -151,13 +151,14 @@ class AmplificationCallback(TrainerCallback):
         start = time.monotonic()
         done = self._caption(model, processor, self.images)
         if done.failures:
-            _logger.warning("%d images could not be captioned; the first: %s", len(done.failures), done.failures[0][1])
+            first = python_words(str(done.failures[0][1]))
+            _logger.warning("%d images could not be captioned; the first: %s", len(done.failures), first)
         if done.cut:
             _logger.warning("%d captions were cut off at %d tokens", done.cut, self.writing.max_tokens)
         with undisturbed():
             found = evaluate(captions={_NAME: done.captions}, **self.settings)
         if void := [f"{row.title}: {of.because}" for row, of in lines_of(found) if row.key in found.void]:
-            _logger.warning("no verdict, and so no value is logged: %s", "; ".join(void))
+            _logger.warning("no verdict, and so no value is logged: %s", python_words("; ".join(void)))
         self.results[max(self.results, default=0.0) + 1 if epoch is None else epoch] = found
         return numbers_of(found) | {"amplification/seconds": time.monotonic() - start}
 

@@ -159,7 +159,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
             corpus = _read_memory(settings)
         if corpus is not None:
             settings = _with_sources(corpus, settings)
-        return run(make_config(_with_text(settings), RunConfig, where=""), corpus=corpus, progress=progress)
+        return run(make_config(with_text(settings), RunConfig, where=""), corpus=corpus, progress=progress)
 
 
 def _read_memory(settings: dict[str, Any]) -> Corpus:
@@ -170,11 +170,11 @@ def _read_memory(settings: dict[str, Any]) -> Corpus:
             raise JudgeError("there are no captions", where="captions", mend="give captions={'mine': captions}")
         read["captions"] = {}
     attribute = None if read["labels"] is None else settings.get("attribute")
-    lexicon = _with_text(settings).get("lexicon")
+    lexicon = with_text(settings).get("lexicon")
     return Corpus.read(**read, attribute=attribute, lexicon=lexicon if isinstance(lexicon, str) else None)
 
 
-def _with_text(settings: Mapping[str, Any]) -> dict[str, Any]:
+def with_text(settings: Mapping[str, Any]) -> dict[str, Any]:
     """``settings``, with words in memory as text."""
     if "lexicon" not in settings:
         return dict(settings)
@@ -212,8 +212,8 @@ def _with_sources(corpus: Corpus, settings: Mapping[str, Any]) -> dict[str, Any]
         JudgeError: a setting says how to read what has been read already, or names another attribute.
     """
     if keys := sorted(settings.keys() & _READING):
-        mend = "give it to Corpus.read or its ReadOptions, read_labels or read_tasks"
-        raise JudgeError(f"'{keys[0]}' is for files, and a corpus is given", mend=mend)
+        mend = "give it to Corpus.read, read_labels or read_tasks, whose results evaluate takes"
+        raise JudgeError(f"'{keys[0]}' is for files, and captions are in memory", mend=mend)
     labels = {part.attribute: part for part in parts_of(corpus.labels)}
     known = list(labels)
     named = settings.get("attribute", known)

@@ -104,6 +104,8 @@ class Corpus:
             JudgeError: a file or table that cannot be read, with record and field; lists of other lengths; captions
                 in memory without a name; an attribute other than that of the labels; an unknown keyword.
         """
+        if options and reading:
+            raise JudgeError("options and keywords say how to read", where="Corpus.read", mend="give one of them")
         options = options or ReadOptions.of(**reading)
         with in_python(unless=options.command):
             classes = partial(_read_labels, attribute=attribute, lexicon=lexicon, options=options.labels)

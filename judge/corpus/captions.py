@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from judge.corpus.columns import columns_for
 from judge.corpus.files import Document, Given, read_document
-from judge.corpus.labels import LabelOptions
+from judge.corpus.labels import LabelOptions, Rule
 from judge.corpus.layouts import Request, find_captions
 from judge.corpus.records import image_id, kind_of
 from judge.errors import JudgeError, in_python, nearest
@@ -93,21 +93,24 @@ class ReadOptions:
         """From keywords that :func:`judge.evaluate` has too: all of :data:`KEYWORDS`.
 
         Raises:
-            JudgeError: another keyword.
+            JudgeError: another keyword; a value of another kind.
         """
         if unknown := [name for name in keywords if name not in KEYWORDS]:
             raise JudgeError(f"unknown keyword '{unknown[0]}'", mend=nearest(unknown[0], [*KEYWORDS]))
         given = {name: value for name, value in keywords.items() if value is not None}
+        for name, kind in (("label_values", Mapping), ("columns", Mapping), ("where", Mapping)):
+            if not isinstance(given.get(name, {}), kind):
+                raise JudgeError("is no mapping", where=name, mend="give {name: value}")
+        if (rule := given.get("label_rule", "one")) not in get_args(Rule):
+            raise JudgeError(f"unknown value '{rule}'", where="label_rule", mend=nearest(str(rule), [*get_args(Rule)]))
+        for name in ("refusals", "label_drop"):
+            given |= {name: (given[name],)} if isinstance(given.get(name), str) else {}
+        given |= {"split": ",".join(given["split"])} if isinstance(given.get("split"), list | tuple) else {}
         labels: dict[str, Any] = {_OF_LABELS[name]: of for name, of in given.items() if name in _OF_LABELS}
-        if isinstance(labels.get("drop"), str):
-            labels["drop"] = (labels["drop"],)
         spellings = labels.pop("spellings", {}).items()
-        each: dict[str, Any] = {
-            name: [words] if isinstance(words, str | int) else [*words] for name, words in spellings
-        }
-        where = given.get("where", {})
+        each: dict[str, Any] = {name: [of] if isinstance(of, str | int | float) else [*of] for name, of in spellings}
         files = {name: value for name, value in given.items() if name not in _OF_LABELS}
-        return cls(**files, labels=LabelOptions(**labels, spellings=each, where=where))
+        return cls(**files, labels=LabelOptions(**labels, spellings=each, where=given.get("where", {})))
 
 
 # Keyword of ``evaluate`` -> field of :class:`LabelOptions`.

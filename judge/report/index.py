@@ -76,7 +76,7 @@ def _folders(folder: Path) -> dict[Path, str]:
     found = {}
     for path in sorted(path for path in folder.glob("*/") if not path.name.startswith(".")):
         found[path] = "unfinished" if path.name.endswith(".partial") else ""
-        found[path] = found[path] or ("" if (path / METRICS).exists() else f"not a run, it has no {METRICS}")
+        found[path] = found[path] or ("" if (path / METRICS).exists() else "no run")
     return found
 
 
@@ -92,7 +92,7 @@ def index_page(folder: Path, runs: Sequence[Path]) -> str:
     """The page, as HTML; a run that cannot be read is listed with the reason, and so is a folder that is no run."""
     entries = [entry for run in runs for entry in _read(run)]
     links = [(printable(run.name), f"{run.name}/{REPORT}") for run in runs if (run / REPORT).is_file()]
-    skipped = [f"{of.name} ({why})" for of, why in _folders(folder).items() if why]
+    skipped = [f"{printable(of.name)} ({why})" for of, why in _folders(folder).items() if why]
     sections = [
         Section("amplification", "From run to run", figures=lambda _: _drawings(entries)),
         Section("table", "All runs", tables=lambda _, verbose: [] if verbose else [_table(entries)]),

@@ -28,7 +28,7 @@ _LEARNT, _TOGETHER = 50_000, 20_000
 class VectorSpace:
     """The vectors of captions that vary like ``captions``, which count by ``weights``, [N].
 
-    Of more than 50,000 captions some are read, evenly spaced: more would take memory, and change directions little.
+    Of more than 50,000 captions as many are read, drawn at random: more would take memory.
     ``judge``: "words+embedding", "embedding", or "linear" for words alone; a name of an embedding may follow a colon.
     """
 
@@ -36,8 +36,9 @@ class VectorSpace:
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        step = -(-len(captions) // _LEARNT) or 1
-        captions, weights = captions[::step], weights[::step]
+        if len(captions) > _LEARNT:
+            some = np.sort(np.random.default_rng(0).permutation(len(captions))[:_LEARNT])
+            captions, weights = [captions[place] for place in some.tolist()], weights[some]
         kind, _, reference = judge.partition(":")
         # Its name: processes send vector spaces to each other, and each reads the table once.
         self._embedding = None if kind == "linear" else reference or WORDLLAMA

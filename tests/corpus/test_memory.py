@@ -18,7 +18,9 @@ from helpers import fault_of
 from judge import Corpus, JudgeError, Result, evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
+from judge.corpus.captions import ReadOptions
 from judge.corpus.labels import read_labels
+from judge.errors import python_words
 from judge.text.lexicon import load_lexicon
 
 QUICK: dict[str, Any] = {"metrics": "lic", "folds": 2, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
@@ -345,3 +347,31 @@ def test_faults_name_keywords_of_python(inputs: dict[str, dict[str, Any]]) -> No
     assert "unknown keyword 'label_colum'. Did you mean 'label_column'?" in fault_of(
         Corpus.read, **given, label_colum="sex"
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("leave --sharing out, or give --split train,restval", "leave sharing out, or give split='train,restval'"),
+        ("images/coco--val/x.json: --images COCO/val", "images/coco--val/x.json: images='COCO/val'"),
+        ("--label-value male=0; or add --overwrite.", "label_values={'male': ['0']}; or add overwrite=True."),
+        ("--labels skin=FILE or --person-category 'A face'", "labels={'skin': 'FILE'} or person_categories='A face'"),
+        ("a larger --shm-size, or --num_processes 1", "a larger --shm-size, or --num_processes 1"),
+        ("--judge is not used; --refits 0, see --help-all", "judge is not used; refits=0, see --help-all"),
+    ],
+)
+def test_options_become_keywords_and_nothing_else_does(message: str, expected: str) -> None:
+    assert python_words(message) == expected
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"label_rule": "majorty"}, "label_rule: unknown value 'majorty'. Did you mean 'majority'?"),
+        ({"label_values": "male=0"}, "label_values: is no mapping. Give {name: value}."),
+        ({"options": ReadOptions(), "several": True}, "options and keywords say how to read. Give one of them."),
+    ],
+)
+def test_keywords_of_reading_are_checked(keywords: dict[str, Any], said: str) -> None:
+    assert said in fault_of(Corpus.read, human=ONE, captions={"mine": ONE}, **keywords)
+    assert ReadOptions.of(split=["train", "val"], refusals="sorry", label_drop="old").split == "train,val"

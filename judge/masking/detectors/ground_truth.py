@@ -142,8 +142,9 @@ class GroundTruth:
         return found
 
     def describe_low_scores(self, threshold: float) -> str:
-        """How many detections score below ``threshold``, in a sentence; "" for none."""
-        records = (one for entry in self._entries.values() for one in entry.annotations if one.label is not None)
+        """How many detections in the images that were read score below ``threshold``, in a sentence; "" for none."""
+        seen = (entry for name, entry in self._entries.items() if name in self._seen)
+        records = (one for entry in seen for one in entry.annotations if one.label is not None)
         scores = [score for one in records if isinstance(score := one.value.get("score"), int | float)]
         low = sum(score < threshold for score in scores)
         what = f"{low:,} of {len(scores):,} detections of {self.source} score below --threshold {threshold:g}"
