@@ -16,10 +16,10 @@ _NO_MEMORY = (
     *("without exception set", "without setting an exception"),
 )
 # Options of the command line in messages -> the keywords of Python: ``--label-drop old`` -> ``label_drop=['old']``.
-_OPTION, _END = r"(?<![^\s('\"`])--", r"(?=[\s,;:)]|\.?$|\.\s)"
-_PROSE = (
-    "is|are|was|or|and|of|to|in|for|with|that|has|have|by|on|a|an|the|can|needs?|names?|reads?|holds?|out|too|if|it|as"
-)
+# A value ends its clause, as in "use --protocol paper, or ..."; "--judge is not used" has none.
+_OPTION, _END = r"(?<![^\s('\"`])--", r"(?=[,;:)]| or |\.?$|\.\s)"
+# What a shell would read stays as it is.
+_COMMAND = re.compile(r"(\bjudge [a-z]+ [^,;]*--[^,;]*)")
 _KEYWORDS = (
     (_OPTION + r"column ([\w.]+)=NAME", r"columns={'\1': NAME}"),
     (_OPTION + r"column ([\w.]+)", r"columns={'\1': ...}"),
@@ -28,8 +28,8 @@ _KEYWORDS = (
     (_OPTION + r"label-column \w+=NAME", "label_column=NAME"),
     (_OPTION + r"(overwrite|several|quality|breakdown|own-captions|allow-unmasked)(?![\w-]| out)", r"--\1=True"),
     (_OPTION + r"([a-z][a-z-]*) ([\w.+-]+)=([\w./:@+-]*\w)", r"--\1={'\2': '\3'}"),
-    (_OPTION + rf"([a-z][a-z-]*)[= ]([0-9.]*[0-9]|[A-Z]+|'[^']*'){_END}", r"--\1=\2"),
-    (_OPTION + rf"([a-z][a-z-]*) (?!(?:{_PROSE}){_END})([\w./:+,-]*\w)", r"--\1='\2'"),
+    (_OPTION + r"([a-z][a-z-]*)[= ]([0-9.]*[0-9]|[A-Z]+|'[^']*')(?=[\s,;:)]|\.?$|\.\s)", r"--\1=\2"),
+    (_OPTION + rf"([a-z][a-z-]*) (?!(?:out|too|names)\b)([\w./:+,-]*\w){_END}", r"--\1='\2'"),
 )
 _PLURAL = {"answer", "column", "label_value", "model", "person_category", "refusal"}
 
@@ -90,6 +90,11 @@ def python_words(text: str) -> str:
     >>> python_words("use --refits 0, or --protocol paper; see --folds in judge evaluate --help-all")
     "use refits=0, or protocol='paper'; see folds in judge evaluate --help-all"
     """
+    parts = _COMMAND.split(text)
+    return "".join(part if number % 2 else _in_keywords(part) for number, part in enumerate(parts))
+
+
+def _in_keywords(text: str) -> str:
     for option, keyword in _KEYWORDS:
         text = re.sub(option, keyword, text)
 

@@ -185,9 +185,10 @@ def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
 
 
 class DetectorAblation(NamedTuple):
-    """What each detector finds, images at fault, and with captions: results by detector, agreements with the first.
+    """A comparison of detectors.
 
-    ``notes``: what a user must know of the detectors, a sentence each.
+    ``rows``: what each finds. ``notes``: sentences that a user must know. ``failures``: images at fault. ``results`` by
+    detector, and ``agreements`` with the first one, are empty without captions.
     """
 
     rows: Sequence[DetectorRow]
@@ -336,7 +337,7 @@ def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
 def _compare(
     config: AblateDetectorsConfig, hiding: Hiding, truth: GroundTruth, failures: Failures, progress: Progress | None
 ) -> tuple[list[DetectorRow], list[str]]:
-    """What each detector finds, and notes; only images at which no detector fails are counted."""
+    """Return what each detector finds, and notes. An image counts if no detector fails at it."""
     detectors = {name: _open(name, config, hiding.labels, truth) for name in config.sources}
     people = 0
     counts: dict[str, list[list[int]]] = {name: [] for name in detectors}
@@ -346,11 +347,12 @@ def _compare(
     for image, [true, *answers] in detect_images(
         config.images, names, *finders, failures=failures, max_pixels=config.max_pixels, progress=progress
     ):
-        people += len(hiding.chosen(true))
+        shown = hiding.chosen(true)
+        people += len(shown)
         for name, instances in zip(detectors, answers, strict=True):
-            counts[name].append(of := count(true, instances, hiding, image.size))
             chosen = hiding.chosen(instances)
             region = hiding.region(chosen, image.size)
+            counts[name].append(of := count(shown, chosen, region))
             measured = MaskStatistics.of(image, hiding, chosen, region, None)
             statistics[name].append(measured._replace(pixels=(of[0], of[1], of[2])))
     failures += truth.strays

@@ -133,8 +133,7 @@ def read_truth(
     if not config.instances:
         raise JudgeError("detector 'gt' needs the instances", where="--instances", mend="give their COCO file")
     names, people = read_names(config.names_of("gt")), config.person_categories
-    found = found or getattr(config, "found", False)
-    given, images = listed(config.instances), config.images
+    given, images, found = listed(config.instances), config.images, found or config.found
     truth = GroundTruth.read(given, labels=labels, people=people, names=names, images=images, found=found)
     if config.finders == ("gt",):  # Each of several detectors may have categories of its own.
         check_categories(people, truth.renamed, truth.source)

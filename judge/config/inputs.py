@@ -1,7 +1,7 @@
 """Parts of settings: attributes and labels, captions, and images with what is hidden in them."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -146,6 +146,7 @@ class DetectionSettings(Settings):
     """Images, the instances in them, and networks that may find people."""
 
     panel = "Images"
+    found: ClassVar[bool] = False  # Whether a tool found the instances.
 
     person_categories: Annotated[tuple[str, ...], values.list_or_text(tuple)] = option(
         (), "category of --instances or the detector that is people", "person; else all that name people",

@@ -98,8 +98,8 @@ class ReadOptions:
         if unknown := [name for name in keywords if name not in KEYWORDS]:
             raise JudgeError(f"unknown keyword '{unknown[0]}'", mend=nearest(unknown[0], [*KEYWORDS]))
         given = {name: value for name, value in keywords.items() if value is not None}
-        for name, kind in (("label_values", Mapping), ("columns", Mapping), ("where", Mapping)):
-            if not isinstance(given.get(name, {}), kind):
+        for name in ("label_values", "columns", "where"):
+            if not isinstance(given.get(name, {}), Mapping):
                 raise JudgeError("is no mapping", where=name, mend="give {name: value}")
         if (rule := given.get("label_rule", "one")) not in get_args(Rule):
             raise JudgeError(f"unknown value '{rule}'", where="label_rule", mend=nearest(str(rule), [*get_args(Rule)]))

@@ -129,15 +129,14 @@ class DetectorRow:
     images: int
 
 
-def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, size: tuple[int, int]) -> list[int]:
-    """Count the pixels of one image; ``hiding`` selects among ground truth and detections alike.
+def count(truth: Sequence[Instance], found: Sequence[Instance], region: BoolMask) -> list[int]:
+    """Count the pixels of one image, [H, W], of which a detector that ``found`` instances hides the ``region``.
 
     Returns:
         Pixels of people, by ground truth; by the detector; by both; those of ground truth that hiding what the detector
         found leaves visible; and those that it hides, rightly or wrongly.
     """
-    people, chosen = union(hiding.chosen(truth), size), hiding.chosen(found)
-    mask, region = union(chosen, size), hiding.region(chosen, size)
+    people, mask = union(truth, region.shape), union(found, region.shape)
     return [int(pixels.sum()) for pixels in (people, mask, people & mask, people & ~region, region)]
 
 

@@ -21,13 +21,11 @@ from judge.measure.table import COLUMNS, SUMMED, Sums, answer_sums
 from judge.metrics import Metric
 from judge.statistics.judged import CELL, Statistic
 from judge.training.member import TrainingSetup
-from judge.training.run_members import train_members
+from judge.training.run_members import TOGETHER, train_members
 from judge.types import SIDES, Progress, Side
 
 # From so many refits on, a run says before it trains how many they are; and from so many a judge, that half may do.
 _MANY, _HALVED = 2_000, 10
-# Captioners and judges take turns, with so many refits at a time: the time left is then right from the start.
-_TURN = 4
 Jobs = tuple[Job, ...]
 """One captioner's judges of some metrics, all trained again on the same data."""
 Chosen = dict[tuple[Side, int, int], Mapping[str, float]]
@@ -58,8 +56,9 @@ def refit(
             for number in range(count):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
                 again = tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings))
-                refits.append((number // _TURN * _TURN / count, again))
+                refits.append((number // TOGETHER * TOGETHER / count, again))
                 evidence.release()  # All refits are laid out before the first is trained.
+    # Captioners and judges take turns, so that the time left is right from the start.
     turns = sorted(range(len(refits)), key=lambda place: refits[place][0])
     members = [job.member for place in turns for job in refits[place][1]]
 

@@ -72,7 +72,8 @@ class Table(Generic[R]):
         known = {place: merit for place, merit in enumerate(found) if merit is not None}
         if len(known) < 2:
             return set()
-        top = [place for place, merit in known.items() if merit == max(known.values())]
+        most = max(known.values())
+        top = [place for place, merit in known.items() if merit == most]
         printed = {self._cell(column, self.rows[place]) for place in top}
         return {*top, *(place for place in known if self._cell(column, self.rows[place]) in printed)}
 

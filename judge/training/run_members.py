@@ -28,7 +28,7 @@ from judge.utils.parallel import unordered, usable_cores
 
 # At most so many batches of joint judges are sent to a worker together, so that the captions they share are sent once;
 # each worker has at least so many such groups, so that all workers end at about the same time.
-_TOGETHER, _GROUPS = 4, 2
+TOGETHER, _GROUPS = 4, 2
 _logger = logging.getLogger("judge")
 R = TypeVar("R")
 Then = Callable[[Member, Predictions], R]
@@ -167,7 +167,7 @@ def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -
         yield from (_work(batch, setup, then) for batch in batches)
         return
     joint = all(batch[0][0].judge.joint for batch in batches)
-    together = min(_TOGETHER, max(1, len(batches) // (_GROUPS * workers))) if joint else "auto"
+    together = min(TOGETHER, max(1, len(batches) // (_GROUPS * workers))) if joint else "auto"
     calls = (delayed(_work)(batch, _for_worker(batch[0][0], setup), then) for batch in batches)
     names = dict.fromkeys(batch[0][0].judge.name for batch in batches)
     what = f"training {', '.join(names)}"

@@ -358,6 +358,11 @@ def test_faults_name_keywords_of_python(inputs: dict[str, dict[str, Any]]) -> No
         ("--labels skin=FILE or --person-category 'A face'", "labels={'skin': 'FILE'} or person_categories='A face'"),
         ("a larger --shm-size, or --num_processes 1", "a larger --shm-size, or --num_processes 1"),
         ("--judge is not used; --refits 0, see --help-all", "judge is not used; refits=0, see --help-all"),
+        ("give --baseline too, or --text whole.", "give baseline too, or text='whole'."),
+        (
+            "run judge report XX --format md, or use --judge lstm",
+            "run judge report XX --format md, or use judge='lstm'",
+        ),
     ],
 )
 def test_options_become_keywords_and_nothing_else_does(message: str, expected: str) -> None:

@@ -232,10 +232,11 @@ def test_a_run_is_refused_before_judges_are_trained(tmp_path: Path) -> None:
 def test_overlap_by_hand() -> None:
     """A person of 100 pixels, found as 10 x 8 of it and 2 x 8 beside: 80 found, 20 missed, 16 beside."""
     found = [from_mask(box_mask((0, 0, 12, 8), (20, 20)), "person", score=0.9)]
-    counts = count([from_mask(box_mask((0, 0, 10, 10), (20, 20)), "person")], found, Hiding(), (20, 20))
+    counts = count([from_mask(box_mask((0, 0, 10, 10), (20, 20)), "person")], found, Hiding().region(found, (20, 20)))
     assert counts == [100, 96, 80, 20, 96]
     assert pool(np.array(counts, dtype=float)) == pytest.approx((0.8, 80 / 116, 0.2, 16 / 96))
     # A triangle found exactly: its upper half leaves half visible, its box hides much beside.
     truth = [from_mask(np.tri(20, dtype=np.bool_), "person")]
     for hiding, expected in ((Hiding(mode="partial"), (0.5, 0)), (Hiding(mode="box"), (0, 190 / 400))):
-        assert tuple(pool(np.array(count(truth, truth, hiding, (20, 20)), float))[2:]) == expected
+        counts = count(truth, truth, hiding.region(truth, (20, 20)))
+        assert tuple(pool(np.array(counts, float))[2:]) == expected

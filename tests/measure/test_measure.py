@@ -346,7 +346,7 @@ def test_refits_take_turns(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> N
     given: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "seeds": 1, "chance": 0, "refits": 8}
     expected = evaluate(corpus, **given, workers=1).replicates
     monkeypatch.setattr("judge.measure.refits.train_members", train)
-    monkeypatch.setattr("judge.measure.refits._TURN", 2)
+    monkeypatch.setattr("judge.measure.refits.TOGETHER", 2)
     found = evaluate(corpus, **given, workers=1).replicates
     pd.testing.assert_frame_equal(found, expected)
     names = [name for name, _ in groupby(trained)]

@@ -142,7 +142,7 @@ class GroundTruth:
         return found
 
     def describe_low_scores(self, threshold: float) -> str:
-        """How many detections in the images that were read score below ``threshold``, in a sentence; "" for none."""
+        """Return a sentence on detections below ``threshold`` in the images that were read; "" if there are none."""
         seen = (entry for name, entry in self._entries.items() if name in self._seen)
         records = (one for entry in seen for one in entry.annotations if one.label is not None)
         scores = [score for one in records if isinstance(score := one.value.get("score"), int | float)]
@@ -151,7 +151,7 @@ class GroundTruth:
         return f"{what} and are left out." if low else ""
 
     def refuse_faults(self) -> None:
-        """Refuse files if more than half of the images that have records, of those that were asked for, are at fault.
+        """Refuse the files if more than half of the images that were read, and have records, are at fault.
 
         Raises:
             JudgeError: with the first fault, and a guess at the cause.
