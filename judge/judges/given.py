@@ -9,6 +9,8 @@ are drawn, and training takes a fraction of a second.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,7 @@ import numpy.typing as npt
 from judge.types import FloatArray, IntArray
 
 Reals = npt.NDArray[np.float32]
-PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0)
+PENALTIES = tuple(float(2**power) for power in range(9))
 """What is known has the one of these penalties with the smallest loss."""
 CAPTION_PENALTY = 1 / 30
 """Penalty of the caption over the number of images: half of the images then measure the same quantity. A penalty that
@@ -36,28 +38,35 @@ class Given:
         known: features of the images, [N, D], of length 1 or so; D may be 0.
         classes: class of each image, [N], whole numbers from 0 to K - 1, each at least twice.
         units: images with equal numbers, [N], are left out together; None where each image is left out by itself.
-        penalty: of what is known; None to choose the one of ``PENALTIES`` with the smallest loss.
 
     Attributes:
         errors: truth less prediction of the judge, [N, K]; the sum of squares is the loss.
         penalty: of what is known.
     """
 
-    def __init__(
-        self, known: Reals, classes: IntArray, units: IntArray | None = None, penalty: float | None = None
-    ) -> None:
+    penalty: float
+    errors: FloatArray
+
+    def __init__(self, known: Reals, classes: IntArray, units: IntArray | None = None) -> None:
         counts = np.bincount(classes)
         self._weights = _single(len(classes) / len(counts) / counts[classes])[:, None]
         self._truth = truth_of(classes, len(counts))
         self._groups = [] if units is None else _groups(units)
         rows = np.column_stack([_single(known), np.full(len(classes), _CONSTANT, dtype=np.float32)])
         values, axes = np.linalg.eigh(rows.T @ (self._weights * rows))
-        rows, values = rows @ axes, np.maximum(values, 0)
-        tried = [(rows / np.sqrt(values + of), of) for of in (PENALTIES if penalty is None else (penalty,))]
-        found = [self._left_out(self._truth - self._fit(factors), factors) for factors, _ in tried]
-        best = int(np.argmin([(self._weights * errors**2).mean() for errors in found]))
-        self.errors, (self._factors, self.penalty) = found[best], tried[best]
+        self._rows, self._values = rows @ axes, np.maximum(values, 0)
+
+    def penalise(self, penalty: float) -> Self:
+        """Give what is known this ``penalty``."""
+        self.penalty, self._factors = penalty, self._rows / np.sqrt(self._values + np.float32(penalty))
         self._residual = self._truth - self._fit(self._factors)
+        self.errors = self._left_out(self._residual, self._factors)
+        return self
+
+    @property
+    def loss(self) -> float:
+        """Mean over images, classes counting equally."""
+        return float((self._weights * self.errors**2).mean())
 
     def reading(self, captions: Reals) -> FloatArray:
         """``errors`` of the judge that also reads captions; ``captions``: their features, [N, D']."""
@@ -96,6 +105,17 @@ class Given:
             own = np.sum([block[group] @ block[group].T for block in factors], axis=0) * weights[group]
             errors[group] = np.linalg.solve(np.eye(len(group), dtype=np.float32) - own, residual[group])
         return np.asarray(errors, dtype=np.float64)
+
+
+def give(known: Sequence[Reals], classes: IntArray, units: IntArray | None = None) -> list[Given]:
+    """A judge for each of several things that are known of the same images, [N, D] each, with one penalty for all.
+
+    It is the one of ``PENALTIES`` with the smallest loss.
+    """
+    found = [Given(of, classes, units) for of in known]
+    losses = {of: sum(judge.penalise(of).loss for judge in found) for of in PENALTIES}
+    best = min(losses, key=losses.__getitem__)
+    return [judge.penalise(best) for judge in found]
 
 
 def truth_of(classes: IntArray, count: int) -> Reals:

@@ -4,8 +4,8 @@ In every role (:mod:`judge.evidence.reference`) a judge reads what is known (:mo
 captioner's caption or the reference person's. The gain of a caption is how much it lowers the judge's loss, and the
 amplification is the captioner's gain less the reference's, averaged over roles.
 
-Halves of the images, and captions that change sides, measure it again, for intervals and tests. The captions of an
-image change sides together in all roles. A run keeps its vectors, its references, and the penalty of what is known.
+Halves of the images measure it again, for intervals and tests, with the run's vectors, references and penalty of what
+is known.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 from judge.evidence.conditional import Conditional
 from judge.evidence.reference import References, make_references
-from judge.judges.given import Given, shares_of
+from judge.judges.given import give, shares_of
 from judge.measure.jobs import Request
 from judge.measure.table import COLUMNS
 from judge.statistics.comparisons import Key
@@ -29,7 +29,6 @@ from judge.text.vector_space import Reals, VectorSpace
 from judge.types import SIDES, BoolArray, FloatArray, IntArray, Words
 from judge.utils.parallel import parallel
 
-_EXCHANGED = 1  # As of other judges' refits.
 # A test at 5% finds an amplification of so many standard errors with 80% power.
 _FOUND = 2.8
 
@@ -41,16 +40,10 @@ class Reading:
     known: Reals
     human: Reals
     generated: Reals
-    penalty: float | None = None
 
     def among(self, held: BoolArray) -> Reading:
         """The same of some of the images."""
-        return Reading(self.known[held], self.human[held], self.generated[held], self.penalty)
-
-    def exchanged(self, moved: BoolArray) -> Reading:
-        """The same where the captions of some images have changed sides."""
-        rows, human, generated = moved[:, None], self.human, self.generated
-        return Reading(self.known, np.where(rows, generated, human), np.where(rows, human, generated), self.penalty)
+        return Reading(self.known[held], self.human[held], self.generated[held])
 
 
 @dataclass(frozen=True)
@@ -167,7 +160,7 @@ class _Judges:
 
     def __init__(self, readings: Sequence[Reading], classes: IntArray, units: IntArray | None) -> None:
         self.readings, self.classes, self.units = readings, classes, units
-        self.given = [Given(role.known, classes, units, role.penalty) for role in readings]
+        self.given = give([role.known for role in readings], classes, units)
 
     @cached_property
     def errors(self) -> list[dict[str, FloatArray]]:
@@ -194,18 +187,7 @@ class _Judges:
     def among(self, held: BoolArray) -> _Judges:
         """Judges of some of the images."""
         units = None if self.units is None else self.units[held]
-        return _Judges([role.among(held) for role in self._chosen()], self.classes[held], units)
-
-    def exchanged(self, moved: BoolArray) -> _Judges:
-        """Judges where the captions of some images have changed sides; what is known stays."""
-        found = _Judges([], self.classes, self.units)
-        found.readings, found.given = [role.exchanged(moved) for role in self.readings], self.given
-        return found
-
-    def _chosen(self) -> Iterator[Reading]:
-        """The readings with the penalties that were chosen."""
-        for given, role in zip(self.given, self.readings, strict=True):
-            yield Reading(role.known, role.human, role.generated, given.penalty)
+        return _Judges([role.among(held) for role in self.readings], self.classes[held], units)
 
 
 def _loss(errors: FloatArray) -> FloatArray:
@@ -215,19 +197,9 @@ def _loss(errors: FloatArray) -> FloatArray:
 
 def _refits(request: Request, whole: _Judges) -> Iterator[list[object]]:
     """Rows of ``replicates.parquet``."""
-    units, seed = request.of.units, request.seed
-    halves = units.halves(2 * request.refits, seed)
-    # Images of a scene change sides together.
-    index = units.index if units.index is not None else np.arange(len(units.images))
-    generators = [np.random.default_rng([seed, _EXCHANGED, number]) for number in range(request.refits)]
-    resampled = {
-        "exchanged": (whole.exchanged(of.random(len(index))[index] < 0.5) for of in generators),
-        "half": (whole.among(held) for held in halves),
-    }
-    for kind, judges in resampled.items():
-        for number, of in enumerate(judges):
-            human, generated = of.gains()
-            yield [*request.key, kind, number, human, generated, generated - human, human, generated]
+    for number, held in enumerate(request.of.units.halves(2 * request.refits, request.seed)):
+        human, generated = whole.among(held).gains()
+        yield [*request.key, "half", number, human, generated, generated - human, human, generated]
 
 
 def _scores(request: Request, whole: _Judges) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from judge.judges.given import CAPTION_PENALTY, Given, shares_of
+from judge.judges.given import CAPTION_PENALTY, PENALTIES, Given, give, shares_of
 
 N = 40
 World = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -37,7 +37,7 @@ def plainly(features: np.ndarray, penalties: np.ndarray, classes: np.ndarray, un
 @pytest.mark.parametrize("units", [np.arange(N), np.arange(N) // 3])
 def test_errors_are_those_of_judges_trained_without_each_unit(world: World, units: np.ndarray) -> None:
     known, captions, classes = world
-    given = Given(known, classes, units)
+    (given,) = give([known], classes, units)
     constant = np.full((N, 1), 10.0)
     own = [given.penalty] * 6
     expected = plainly(np.hstack([known, constant]), np.array(own), classes, units)
@@ -50,7 +50,7 @@ def test_errors_are_those_of_judges_trained_without_each_unit(world: World, unit
 def test_features_of_captions_have_the_weights_of_a_plain_regression(world: World) -> None:
     """Of shares: the truth has joint variance 1 where classes are balanced, and shares 2/3."""
     known, captions, classes = world
-    given = Given(known, classes)
+    (given,) = give([known], classes)
     weights = N / 3 / np.bincount(classes)[classes, None]
     x = np.hstack([known, np.full((N, 1), 10.0), captions]).astype(np.float64)
     penalties = np.diag([*[given.penalty] * 6, *[CAPTION_PENALTY * N] * 5])
@@ -64,15 +64,21 @@ def loss(errors: np.ndarray, classes: np.ndarray) -> float:
     return float(np.mean([(errors[classes == name] ** 2).sum(axis=1).mean() for name in range(3)]))
 
 
-def test_the_penalty_with_the_smallest_loss_is_chosen(world: World) -> None:
-    known, _, classes = world
-    tried = {of: loss(Given(known, classes, penalty=of).errors, classes) for of in (1.0, 3.0, 10.0, 30.0, 100.0)}
-    assert Given(known, classes).penalty == min(tried, key=tried.__getitem__)
+def test_roles_have_the_penalty_with_the_smallest_loss_of_all(world: World) -> None:
+    """Noise alone asks for a larger penalty than a feature that tells the class."""
+    known, noise, classes = world
+    chosen = []
+    for roles in ([known[:, :1]], [noise[:, 2:]], [known[:, :1], noise[:, 2:]]):
+        judges = give(roles, classes)
+        tried = {of: sum(loss(Given(role, classes).penalise(of).errors, classes) for role in roles) for of in PENALTIES}
+        assert {judge.penalty for judge in judges} == {min(tried, key=tried.__getitem__)}
+        chosen.append(judges[0].penalty)
+    assert chosen[0] < chosen[1]
 
 
 def test_captions_that_repeat_what_is_known_tell_nothing(world: World) -> None:
     known, captions, classes = world
-    given = Given(known, classes)
+    (given,) = give([known], classes)
     before = loss(given.errors, classes)
     assert before - loss(given.reading(known), classes) < 0.02
     assert before - loss(given.reading(captions), classes) > 0.1
@@ -80,7 +86,8 @@ def test_captions_that_repeat_what_is_known_tell_nothing(world: World) -> None:
 
 def test_nothing_known_has_a_loss_of_one(world: World) -> None:
     _, _, classes = world
-    assert loss(Given(np.zeros((N, 0), np.float32), classes).errors, classes) == pytest.approx(1, abs=0.12)
+    (given,) = give([np.zeros((N, 0), np.float32)], classes)
+    assert loss(given.errors, classes) == pytest.approx(1, abs=0.12)
 
 
 def test_shares_are_the_predictions() -> None:

@@ -188,20 +188,18 @@ def test_objects_are_known(people: Corpus, coco: Path) -> None:
     assert np.isfinite(known(row.amplification))
 
 
-def test_captions_that_change_sides_exchange_the_gains() -> None:
-    """In all images the two gains change places; in none nothing changes."""
+def test_a_half_is_measured_by_judges_of_its_images_alone() -> None:
+    """Of sides that change places, so do the gains."""
     generator = np.random.default_rng(2)
     classes = np.repeat([0, 1], 30)
     known, human, generated = generator.normal(size=(3, 60, 4)).astype(np.float32)
     generated[:, 0] += 2 * classes
-    judges = _Judges([Reading(known, human, generated), Reading(known[:, :2], human, generated)], classes, None)
+    readings = [Reading(known, human, generated), Reading(known[:, :2], human, generated)]
+    judges = _Judges(readings, classes, None)
     gains = judges.gains()
     assert gains[1] > gains[0] + 0.1
-    assert judges.exchanged(np.ones(60, np.bool_)).gains() == pytest.approx(gains[::-1], abs=1e-6)
-    assert judges.exchanged(np.zeros(60, np.bool_)).gains() == pytest.approx(gains, abs=1e-6)
-    # A half is measured by judges of its images alone, with the penalty that all of them chose.
+    changed = [Reading(role.known, role.generated, role.human) for role in readings]
+    assert _Judges(changed, classes, None).gains() == pytest.approx(gains[::-1], abs=1e-6)
     held = np.arange(60) % 2 == 0
-    penalties = [given.penalty for given in judges.given]
-    half = [Reading(*(part[held] for part in (known[:, :width], human, generated)), penalty)
-            for width, penalty in zip((4, 2), penalties, strict=True)]  # fmt: skip
+    half = [Reading(*(part[held] for part in (known[:, :width], human, generated))) for width in (4, 2)]
     assert judges.among(held).gains() == pytest.approx(_Judges(half, classes[held], None).gains())

@@ -208,13 +208,24 @@ def test_halves_and_exchanges_of_a_mean_are_what_they_should_be(neutral: float) 
     assert 0.015 < rejected / 400 < 0.085
 
 
-def test_exchanges_count_three_times_where_judges_are_given_what_is_known() -> None:
-    """By hand: variances 1 (differences of 2) and 4: 1 / 4 + 3 = 3.25 has 3.25^2 / (1 / 32 + 9 / 3) = 3.5 degrees."""
-    drawn = Exchanged(0.0, 2.0, 4)
-    found = known(from_halves(3.0, [2.0, 0.0, 1.0, 3.0], drawn, given=True))
-    assert found.standard_error == pytest.approx(3.25**0.5)
-    assert found.degrees == 3
-    assert found.p_value == pytest.approx(2 * stats.t.sf(3 / 3.25**0.5, 3))
+def test_the_error_of_halves_is_divided_where_judges_are_given_what_is_known() -> None:
+    """By hand: differences of 2 have the error 1, which is divided by the geometric mean of 1 and sqrt(2)."""
+    found, error = known(from_halves(3.0, [2.0, 0.0, 1.0, 3.0], given=True)), 1 / 1.189207
+    assert (found.standard_error, found.degrees, found.chance_level) == (pytest.approx(error), 2, None)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(3 / error, 2))
+
+
+@pytest.mark.parametrize(("dose", "ratio"), [(0.0, 2**0.5), (1.0, 1.0)])
+def test_errors_of_halves_where_a_value_is_a_product(dose: float, ratio: float) -> None:
+    """Products of two means without a dose, and means: sqrt(2) and 1 times the true error, as stated for ``_GIVEN``."""
+    rng = np.random.default_rng(3)
+    values, errors = [], []
+    for _ in range(3000):
+        first, second = rng.normal(size=(2, 100)) + np.array([[dose], [0]])
+        parts = rng.permutation(100).reshape(2, 50)
+        values.append(first.mean() * second.mean())
+        errors.append(half_error([first[part].mean() * second[part].mean() for part in parts]))
+    assert np.sqrt(np.mean(np.square(errors))) / np.std(values) == pytest.approx(ratio, rel=0.05)
 
 
 def test_splits_of_a_mean() -> None:
