@@ -36,6 +36,7 @@ def settings_of(judge: Blueprint, setup: TrainingSetup) -> dict[str, Any]:
     if recipe and recipe.keep == "last":
         del found["patience"]  # Without validation samples no training ends early.
     given = {part.name: getattr(setup.materials, part.name) for part in fields(Materials)}
+    given |= {name: str(value) for name, value in given.items() if isinstance(value, Path)}
     given |= {option: given[name] for option, name in OPTIONS.items()}
     given |= asdict(setup.materials.prompt) if setup.materials.prompt else {}
     found |= {name: value for name, value in given.items() if name in judge.options}

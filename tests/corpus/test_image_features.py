@@ -78,7 +78,8 @@ def test_a_run_reads_them_in_place_of_images(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"metrics": "conditional,imagecaptioner2", "judge": "linear", "folds": 3, "refits": 2}
     settings |= {"given": "image", "chance": 0, "resamples": 100, "image_features": tmp_path / "v.npz"}
     corpus = Corpus(world.human, (plain,), world.labels)
-    given, seeing = evaluate(corpus, **settings).summaries
+    given, seeing = evaluate(corpus, **settings, out=tmp_path / "run").summaries
+    assert str(tmp_path / "v.npz") in (tmp_path / "run" / "metrics.json").read_text()
     assert known(given.known) > 0.9
     assert seeing.judge == "linear+image"
     assert known(seeing.human) > 0.9
