@@ -324,7 +324,7 @@ def _infer_counted(
         return published, unknown
     generator = row.generator(settings.seed)
     exchange = Exchange(_held(row).rows, division.by_task, generator=generator, table=division.table)
-    exchanged = exchange.values(settings.resamples)
+    exchanged = exchange.values(settings.exchanges)
     if not np.isfinite(exchanged).all():
         return published, unknown
     mean = exchanged.mean(axis=-1, keepdims=True)

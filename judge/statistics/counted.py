@@ -86,7 +86,7 @@ class CountedRow:
             return self.counted.freeze(*tables).compare(*tables).value
 
         exchange = Exchange(held.rows, anew, generator=self.generator(settings.seed))
-        exchanged = exchange.chance(settings.resamples)
+        exchanged = exchange.chance(settings.exchanges)
         if exchanged is None:
             return line
         value = line.published - exchanged.mean

@@ -132,14 +132,17 @@ class Exchange:
         table: csr_array | None = None,
     ) -> None:
         self.rows, self.statistic, self.generator = rows, statistic, generator
-        columns = _columns(rows.table if table is None else table)
-        self._sides = [columns.multiply(weight[None]).tocsr() for weight in rows.weights()]
+        amounts = csr_array(rows.table if table is None else table)
+        human, self._generated = (csr_array(amounts.multiply(weight[:, None])) for weight in rows.weights())
+        copied = np.zeros(len(rows.image), dtype=np.bool_) if rows.copied is None else rows.copied
+        self._fixed = np.isin(rows.image, rows.image[copied])
+        # The human side of images [N, S] whose rows are all human, but for copies; and what rows [C, S] take from it.
+        self._whole = _sum_by(rows.image, (~(rows.generated & self._fixed)).astype(np.float64)) @ human
+        self._human = csr_array(human.multiply(~self._fixed[:, None]))
         self._order = np.argsort(rows.image, kind="stable")
         self._sizes = np.bincount(rows.image)
         self._written = np.bincount(rows.image[rows.generated])
         self._starts = np.cumsum(self._sizes) - self._sizes
-        copied = np.zeros(len(rows.image), dtype=np.bool_) if rows.copied is None else rows.copied
-        self._fixed = np.isin(rows.image, rows.image[copied])
         # Of rows in the order of their images: those of copies, and the first of those that change sides together.
         self._copies, self._first = copied[self._order], np.arange(len(copied))
         if rows.units is not None:
@@ -152,11 +155,11 @@ class Exchange:
         """Values of ``resamples`` draws, [..., R]; those of the data themselves where both sides are identical."""
         human, generated = self.rows.by_image()
         if not (human - generated).data.any():
-            alike = self._value(self.rows.generated.astype(np.float64)[:, None])
+            alike = self._value(np.flatnonzero(self.rows.generated)[None])
             return np.broadcast_to(alike, (*alike.shape[:-1], resamples))
         batch = max(8, _CELLS // max(self.rows.table.shape))
         sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
-        return np.concatenate([self._value(self._draw(size).T) for size in sizes], axis=-1)
+        return np.concatenate([self._value(self._draw(size)) for size in sizes], axis=-1)
 
     def chance(self, resamples: int) -> Exchanged | None:
         """Mean and sd of the values of ``resamples`` draws; None where one of them has no value."""
@@ -165,43 +168,37 @@ class Exchange:
     def excess(self, parts: npt.NDArray[np.bool_], *, exchanges: int) -> FloatArray:
         """Values of parts of the images, [P, N], less their means over the same ``exchanges`` draws, [..., P]."""
         held = parts.T.astype(np.float64)
-        mean = np.mean([self._of_parts(self._draw(1)[0], held) for _ in range(exchanges)], axis=0)
-        return np.asarray(self._of_parts(self.rows.generated.astype(np.float64), held) - mean)
+        whole = self._whole.T @ held
 
-    def _value(self, generated: FloatArray) -> FloatArray:
-        """Values [..., B], by which rows are generated, [C, B]."""
-        return self.statistic(self._sides[0] @ self._human(generated), self._sides[1] @ generated)
+        def value(generated: IntArray) -> FloatArray:
+            places = self.rows.image[generated], generated
+            place = csr_array((np.ones(len(generated)), places), (len(held), len(self.rows.image)))
+            human, of_captioner = ((place @ side).T @ held for side in (self._human, self._generated))
+            return self.statistic(whole - human, of_captioner)
 
-    def _human(self, generated: FloatArray) -> FloatArray:
-        """Which rows are human, [C, ...], by which are generated."""
-        human = 1 - generated
-        human[self._fixed] = (~self.rows.generated[self._fixed]).reshape(-1, *[1] * (generated.ndim - 1))
-        return human
+        mean = np.mean([value(self._draw(1)[0]) for _ in range(exchanges)], axis=0)
+        return np.asarray(value(np.flatnonzero(self.rows.generated)) - mean)
 
-    def _of_parts(self, generated: FloatArray, held: FloatArray) -> FloatArray:
-        """Values [..., P], by which rows are generated, [C], and which images each part holds, [N, P]."""
-        place = np.arange(len(generated)), self.rows.image
-        roles = [csr_array((of, place)) for of in (self._human(generated), generated)]
-        return self.statistic(*(side @ role @ held for side, role in zip(self._sides, roles, strict=True)))
+    def _value(self, generated: IntArray) -> FloatArray:
+        """Values [..., B], by the rows that are generated in each draw, [B, G]."""
+        ends = np.arange(0, generated.size + 1, generated.shape[1])
+        drawn = csr_array((np.ones(generated.size), generated.ravel(), ends), (len(generated), len(self.rows.image)))
+        human, of_captioner = ((drawn @ side).T.toarray() for side in (self._human, self._generated))
+        return self.statistic(self._whole.sum(axis=0)[:, None] - human, of_captioner)
 
-    def _draw(self, count: int) -> FloatArray:
-        """Draw which rows are generated, [count, C]."""
-        size = count, len(self.rows.image)
-        roles = np.zeros(size[::-1], dtype=np.float64).T  # In the layout of the product, which would copy it otherwise.
-        lines = np.arange(count)[:, None]
+    def _draw(self, count: int) -> IntArray:
+        """Draw which rows are generated, [count, G]."""
         if (self._written == 1).all() and self.rows.units is None and not self._fixed.any():
             drawn = self.generator.integers(0, self._sizes, size=(count, len(self._sizes)))
-            roles[lines, self._order[self._starts + drawn]] = 1
-            return roles
+            return np.asarray(self._order[self._starts + drawn])
         # Shuffled within images: the first of each are generated.
         image = np.repeat(np.arange(len(self._sizes)), self._sizes)
-        random = self.generator.random(size)[:, self._first]
+        random = self.generator.random((count, len(image)))[:, self._first]
         if self._copies.any():  # They come after all others.
             random = (random + self._copies) / 2
         shuffled = np.argsort(image + random, axis=1)
-        first = np.arange(size[1]) - self._starts[image] < self._written[image]
-        roles[lines, self._order[shuffled[:, first]]] = 1
-        return roles
+        first = np.arange(len(image)) - self._starts[image] < self._written[image]
+        return np.asarray(self._order[shuffled[:, first]])
 
 
 def _sum_by(groups: IntArray, amounts: FloatArray | None = None) -> csr_array:
