@@ -103,6 +103,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     protocol: Protocol | None = None,
     seeds: int | None = None,
     refits: int | None = None,
+    quick: bool | None = None,
     checkpoints: PathLike | None = None,
     out: PathLike | None = None,
     overwrite: bool | None = None,
@@ -136,6 +137,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
         protocol: "crossfit" or "paper".
         seeds: repetitions.
         refits: refits of each judge for tests and intervals.
+        quick: a first look, with fewer folds, refits and draws.
         checkpoints: folder of trained judges to reuse and to add to.
         out: folder for the results; by default nothing is written.
         overwrite: replace earlier results in ``out``.

@@ -231,6 +231,10 @@ class RunSettings(ObjectSettings, MaskSettings, SightSettings, JudgedSettings, D
 class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     """A run that also scores its judges."""
 
+    quick: bool = option(
+        False, "a first look: --folds 5, --seeds 1, --chance 0 unless given, and 8 refits of linear judges",
+        panel="Statistics", essential=True,
+    )  # fmt: skip
     resamples: int = option(2000, values.RESAMPLES, panel="Statistics", ge=100)
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
     small: float = option(
@@ -255,3 +259,8 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     )
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
     out: Path | None = option(None, values.RESULTS, "runs/evaluate", essential=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _be_quick(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return {"folds": 5, "seeds": 1, "chance": 0, **given} if given.get("quick") else given

@@ -17,7 +17,7 @@ from judge.evidence.counts import CountRows, count_captions, task_rows
 from judge.evidence.joined import Joined
 from judge.judges import DEFAULT_JUDGE, EMBEDDED, SEEING, find_judge, name_self, with_head
 from judge.judges.image_vectors import ImageVectors
-from judge.measure.plan import REFITS, Plan, is_quick
+from judge.measure.plan import QUICK_REFITS, REFITS, Plan, is_quick
 from judge.metrics import Metric, find_metric, spell_out
 from judge.statistics.comparisons import Key
 from judge.text.lexicon import Lexicons
@@ -197,7 +197,7 @@ def _requests(
     builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric], lacking: dict[Key, RowError]
 ) -> Iterator[Request]:
     """What to measure given what is known; adds to ``lacking`` why some metrics do not measure a captioner."""
-    refits = REFITS["attribute"] if plan.refits is None else plan.refits
+    refits = (QUICK_REFITS if plan.quick else REFITS["attribute"]) if plan.refits is None else plan.refits
     for captioner in builder.corpus.generated:
         for metric in (of for of in metrics if of.given):
             try:

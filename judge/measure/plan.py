@@ -24,8 +24,10 @@ SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
 # Draws of folds under crossfit, for judges that train in seconds. With one draw, more verdicts change with the seed
 # (docs/trust.md).
 DRAWS = 3
-# Refits of judges that train in seconds; those that guess tasks learn dozens of answers.
+# Refits of judges that train in seconds; those that guess tasks learn dozens of answers. With 8 intervals are a tenth
+# wider: there are fewer degrees of freedom.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
+QUICK_REFITS = 8
 # Those of an attribute in a run of few images, which take half a minute: fewer verdicts then change with the seed.
 REFITS_OF_FEW, FEW = 40, 2000
 CHANCE = 2
@@ -53,10 +55,11 @@ class Plan:
         resamples, level: of intervals and tests.
         small: largest amplification that is "like a person", as a share of the class's variance.
         refits: number of refits for the test, and on each half of the images for the interval; None: for judges that
-            train in seconds 20 (40 of fewer than 2,000 images; 8 for tasks), 0 for others.
+            train in seconds 20 (40 of fewer than 2,000 images; 8 for tasks, or if ``quick``), 0 for others.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
         breakdown: whether to compute contributions of tasks, images and words.
         examples: whether to choose examples of captions.
+        quick: whether it is a first look, with few refits.
     """
 
     metrics: tuple[str, ...] = ("conditional", "lic")
@@ -80,6 +83,7 @@ class Plan:
     chance: int | None = None
     breakdown: bool = False
     examples: bool = True
+    quick: bool = False
 
     @property
     def least(self) -> int:
@@ -90,6 +94,8 @@ class Plan:
         """Number of refits of a judge, by kind of resample; ``images``: of the run's captioner that has most."""
         quick = is_quick(judge)
         default = REFITS_OF_FEW if target == "attribute" and images < FEW else REFITS[target]
+        if self.quick:
+            default = min(default, QUICK_REFITS)
         refits = self.refits if self.refits is not None else default if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
         found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}

@@ -147,6 +147,12 @@ def test_captioners_do_not_depend_on_their_company(people: Corpus) -> None:
     assert known(other.generated) == pytest.approx(0, abs=0.005)
 
 
+def test_a_quick_run_has_fewer_refits(people: Corpus) -> None:
+    result = evaluate(people, metrics="conditional", quick=True)
+    assert result.run["refits"] == {"given": 8}
+    assert known(result.summaries[0].degrees) == 8
+
+
 def test_bias_is_found(people: Corpus) -> None:
     of = people.generated[0]
     source = known(people.labels)

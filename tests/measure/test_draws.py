@@ -13,6 +13,8 @@ from helpers import known, one_line, with_captions
 from judge import evaluate, load_lexicon
 from judge.calibration.grammar import World, simulate
 from judge.calibration.world import Captioner
+from judge.commands.evaluate import RunConfig
+from judge.config import make_config
 from judge.corpus import Corpus
 from judge.evidence import Evidence, Resample
 from judge.measure import Plan, Result, lay_out, plan
@@ -98,6 +100,19 @@ def test_refits_of_few_images(judge: str, target: TargetKind, images: int, asked
     found = Plan(refits=asked).resamples_of(judge, target, images)
     assert found.get("exchanged", 0) == refits
     assert found.get("half", 0) == 2 * refits
+
+
+def test_a_quick_run(corpus: Corpus) -> None:
+    """It has fewer folds, draws and refits; what is given counts, and networks have no refits as before."""
+    found = make_config({"quick": True, "folds": 4, "captions": {}}, RunConfig)
+    assert (found.folds, found.seeds, found.chance, found.refits) == (4, 1, 0, None)
+    assert Plan(quick=True).resamples_of("lstm", "attribute", 900) == {}
+    assert Plan(quick=True, refits=12, chance=0).resamples_of("linear", "attribute", 900)["half"] == 24
+    result = evaluate(corpus, metrics="lic", judge="linear", quick=True)
+    assert result.run["refits"] == {"attribute": 8}
+    assert {row.seeds for row in result.summaries} == {1}
+    assert result.scores["fold"].nunique() == 5
+    assert all(row.p_value is not None for row in result.summaries)
 
 
 def test_captioners_of_a_run_have_equal_refits(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
