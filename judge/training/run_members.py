@@ -121,6 +121,8 @@ def _shown(
         return
     left = [batch for batch in batches if not are_stored([same[0] for same in batch], setup)]
     total, expected = sum(map(len, left)), sum(setup.steps_of(same[0]) for same in chain.from_iterable(left))
+    stored = sum(map(len, batches)) - total
+    more = f"{stored:,} stored" if stored else ""
     handle, name = mkstemp(prefix="judge-steps-")
     done, over, lock = 0, Event(), Lock()
 
@@ -133,9 +135,10 @@ def _shown(
             if not total:
                 progress("reading judges", 0, 0)
             elif steps:
-                progress(f"training judges ({done} of {total}), steps", steps, expected)
+                known = "; ".join(filter(None, (f"{done} of {total}", more)))
+                progress(f"training judges ({known}), steps", steps, expected)
             else:
-                progress("training judges", done, total)
+                progress(f"training judges ({more})" if more else "training judges", done, total)
 
     def watch() -> None:
         while not over.wait(1):

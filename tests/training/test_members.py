@@ -222,9 +222,11 @@ def test_progress_counts_steps_and_events_tell_their_losses(workers: int, tmp_pa
     members, log = make_members("lstm"), partial(append, tmp_path / LOG)
     how = {"then": keep_predictions, "progress": lambda *units: told.append(units)}
     setup = TrainingSetup(QUICK, workers=workers, log=log, store=tmp_path)
+    train_members(members[:1], setup, **how)
+    told.clear()
     train_members([*members, members[0]], setup, **how)
-    assert told[0] == ("training judges", 0, 4)
-    assert told[-1] == ("training judges (4 of 4), steps", 8, 8)
+    assert told[0] == ("training judges (1 stored)", 0, 3)
+    assert told[-1] == ("training judges (3 of 3; 1 stored), steps", 6, 6)
     done = [steps for what, steps, _ in told if "steps" in what]
     assert done == sorted(done)
     told.clear()
