@@ -108,4 +108,8 @@ def command(
     if expected:
         say(f"{EXPECTED}: amplification that this judge finds in worlds of this size, a mean over several; the")
         say("interval is to be compared with that.")
+    else:
+        say(
+            "The amplification to expect of judges of so many images is not known: it was measured for 1,200 (--images)."
+        )
     say("", f"The world is in {files.folder}; the results are in {results}; look at {results / REPORT}")
