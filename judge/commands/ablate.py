@@ -247,6 +247,9 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
 def _open_folder(config: S, varied: str) -> tuple[S, OutputFolder]:
     """``config`` with the launch's precision, and its output folder, which has been checked."""
     assert config.out is not None
+    if config.image_features:
+        reason = "vectors of a file are the same, whatever is hidden in the images"
+        raise JudgeError(reason, where="--image-features", mend="leave it out: an encoder then reads each image again")
     what = f"ablation of {varied}"
     out = OutputFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: out.check(config.inputs()))
@@ -405,7 +408,7 @@ def _open(name: str, config: AblateDetectorsConfig, labels: tuple[str, ...], tru
     """A detector, or what another tool found."""
     if (file := config.sources[name]) is None:
         return open_detector(name, config, labels, truth=truth)
-    return read_truth(config.model_copy(update={"instances": file}), labels, found=True)
+    return read_truth(config.model_copy(update={"instances": file}), labels or None, found=True)
 
 
 def masks(config: AblateMasksConfig) -> None:

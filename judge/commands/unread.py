@@ -34,6 +34,8 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     read = {option for name in judges for option in find_judge(name).options}
     seen = any(row.given for row in rows if row.uses_images)
     read |= find_judge(SEEING).options if seen else set()
+    known = (name for row in rows if row.given for name in choose_judges(row, config.judge))
+    read |= {"embedding"} & {option for name in known for option in find_judge(name).options}
     by_readers: dict[str, list[str]] = {}
     for name in OF_SOME:
         if name in given and name not in read and (name, getattr(config, name)) != ("embedding", "none"):

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, get_args
 
+import numpy as np
+
 from judge.corpus.columns import columns_for
 from judge.corpus.files import Document, Given, read_document
 from judge.corpus.labels import LabelOptions, Rule
 from judge.corpus.layouts import Request, find_captions
-from judge.corpus.records import image_id, kind_of
+from judge.corpus.records import cell_text, image_id, kind_of
 from judge.errors import JudgeError, in_python, nearest
 from judge.text.cleaning import clean
 from judge.types import Captions, Side
@@ -103,14 +105,22 @@ class ReadOptions:
                 raise JudgeError("is no mapping", where=name, mend="give {name: value}")
         if (rule := given.get("label_rule", "one")) not in get_args(Rule):
             raise JudgeError(f"unknown value '{rule}'", where="label_rule", mend=nearest(str(rule), [*get_args(Rule)]))
-        for name in ("refusals", "label_drop"):
-            given |= {name: (given[name],)} if isinstance(given.get(name), str) else {}
+        for name in {"refusals", "label_drop"} & given.keys():
+            given[name] = _each(given[name])
+        if any(not isinstance(of, str) for of in given.get("refusals", ())):
+            raise JudgeError("holds something else than text", where="refusals", mend="give regular expressions")
+        given |= {"where": {column: cell_text(of) for column, of in given["where"].items()}} if "where" in given else {}
         given |= {"split": ",".join(given["split"])} if isinstance(given.get("split"), list | tuple) else {}
         labels: dict[str, Any] = {_OF_LABELS[name]: of for name, of in given.items() if name in _OF_LABELS}
-        spellings = labels.pop("spellings", {}).items()
-        each: dict[str, Any] = {name: [of] if isinstance(of, str | int | float) else [*of] for name, of in spellings}
+        each = {name: _each(of) for name, of in labels.pop("spellings", {}).items()}
         files = {name: value for name, value in given.items() if name not in _OF_LABELS}
         return cls(**files, labels=LabelOptions(**labels, spellings=each, where=given.get("where", {})))
+
+
+def _each(value: object) -> list[Any]:
+    """A value, or each of several; those of numpy as Python has them."""
+    several = value if isinstance(value, list | tuple | set | frozenset | np.ndarray) else [value]
+    return [of.item() if isinstance(of, np.generic) else of for of in several]
 
 
 # Keyword of ``evaluate`` -> field of :class:`LabelOptions`.

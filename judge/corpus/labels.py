@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from judge.corpus.columns import chosen_column, find_column, id_column
 from judge.corpus.files import Document, Given, read_document
 from judge.corpus.records import (
@@ -244,7 +246,9 @@ def _text(value: object, where: str) -> str:
     """The label as a text; whole numbers lose their ".0", since pandas writes 1 as 1.0 beside an empty cell."""
     if value is None or value is MISSING or (isinstance(value, float) and math.isnan(value)):
         return ""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, str | int | float):
         raise JudgeError(f"label is {kind_of(value)}", where=where, mend="write the name of the class")
     text = str(value).strip()
     return text.removesuffix(".0") if _CODE.fullmatch(text) else text
@@ -272,8 +276,9 @@ def _spellings(lexicon: Lexicon | None, options: LabelOptions, source: str) -> d
 def _new_class(value: str, lexicon: Lexicon | None, where: str) -> str:
     """A value that nobody has spelled, as a class; neither a number nor any value beside a lexicon's can be one."""
     known, shown = sorted(lexicon.classes) if lexicon else [], value[:60]
-    if _CODE.fullmatch(value):
-        what = f"label is the number {shown}, and published tables disagree on what numbers mean"
+    if _CODE.fullmatch(value) or value in {"True", "False"}:
+        number = "the number " if _CODE.fullmatch(value) else ""
+        what = f"label is {number}{shown}, and published tables disagree on what numbers mean"
         mend = f"look up what the table's numbers mean, and name the class of each: --label-value CLASS={shown}"
         raise JudgeError(what, where=where, mend=mend + (f" (CLASS: {' or '.join(known)})" if known else ""))
     if known:

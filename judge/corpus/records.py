@@ -95,9 +95,9 @@ def chosen_rows(rows: Sequence[Row], where: Mapping[str, str], *, source: str, n
     """
     chosen = list(enumerate(rows, start=1))
     for column, cell in where.items():
-        cells = {_cell(row[column]) for _, row in chosen if column in row}
+        cells = {cell_text(row[column]) for _, row in chosen if column in row}
         if cells:
-            chosen = [(number, row) for number, row in chosen if _cell(row.get(column, "")) == cell]
+            chosen = [(number, row) for number, row in chosen if cell_text(row.get(column, "")) == cell]
         elif needed:
             known = list(dict.fromkeys(str(name) for row in rows[:1000] for name in row))
             raise JudgeError(f"no column '{column}' for --where", where=source, mend=nearest(column, known))
@@ -107,7 +107,7 @@ def chosen_rows(rows: Sequence[Row], where: Mapping[str, str], *, source: str, n
     return chosen
 
 
-def _cell(value: object) -> str:
+def cell_text(value: object) -> str:
     """A cell to compare; "" for a list or an object, whose text may have any length."""
     return "" if isinstance(value, list | tuple | dict | set | frozenset) else str(value).strip()
 

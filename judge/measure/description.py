@@ -16,7 +16,7 @@ from typing import Any
 from judge.corpus.attributes import ProductLabels, parts_of
 from judge.evidence import Joined, Preparation, Sides
 from judge.evidence.counts import CountRows
-from judge.judges import HUGGING_FACE, SELF
+from judge.judges import HUGGING_FACE, SELF, find_judge
 from judge.measure.jobs import Job, Work, compares, most_images
 from judge.measure.plan import Plan
 from judge.metrics import Metric
@@ -156,6 +156,8 @@ def _add_conditional(entries: dict[str, dict[str, Any]], work: Work, plan: Plan,
         entry["dropped"] |= _positive(of.joined.dropped)
         settings = _settings_of_metric(of.metric, plan, work) | {"refits": request.refits, "seeds": [request.seed]}
         settings |= _masking(setup) if of.metric.uses_images else {}
+        if embedding := find_judge(request.judge).fingerprint:
+            settings["weights"] = key_of(embedding(setup.materials))
         entry["reads"].setdefault(of.metric.name, {})[request.judge] = settings
         marks = _marks(of.joined.classes) | {"human captions": _checksum(of.people)}
         marks |= {"annotation": _checksum(of.objects.tobytes())} if of.objects.size else {}
@@ -198,6 +200,8 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     if metric.counted:
         found["seed"] = plan.first_seed
         return found | (asdict(plan.vocabulary) if metric.counted.labels == "words" else {})
+    if metric.given:  # Its judges have no folds, and read captions as they are.
+        return found
     found |= {"protocol": plan.protocol}
     if plan.protocol == "crossfit":
         found["folds"] = plan.folds

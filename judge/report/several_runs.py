@@ -106,7 +106,7 @@ def _unlike(first: SavedRun, second: SavedRun, together: Mapping[str, Any]) -> I
 
 
 def _judged(facts: Mapping[str, Any]) -> bool:
-    return any(not find_metric(name).counted for name in facts["metrics"])
+    return any(not (metric.counted or metric.given) for metric in map(find_metric, facts["metrics"]))
 
 
 def name_apart(runs: Sequence[SavedRun]) -> list[SavedRun]:

@@ -207,8 +207,12 @@ def precompute(
     for samples in (member.samples for member in members if member.judge.name in seeing):
         # The samples of a refit need not be made to know their images.
         images |= samples.images if isinstance(samples, Slot) else {of.image for of in samples if of.image is not None}
-    from_file = materials.image_features and all(judges[name].reads_vectors for name in seeing)
-    keys = {} if from_file or not seeing else _keys(images, materials, ", ".join(seeing))
+    reading = [name for name in seeing if judges[name].reads_vectors]
+    known = _of_file(images, materials.image_features) if reading and materials.image_features else {}
+    if known and reading == seeing:
+        keys = {image: digest_of(vector.tobytes()) for image, vector in known.items()}
+    else:
+        keys = _keys(images, materials, ", ".join(seeing)) if seeing else {}
     captions = _captions(members)
 
     def open_cache(judge: Blueprint) -> FeatureCache:
@@ -227,11 +231,11 @@ def precompute(
         if not (make := judge.reader or judge.backbone):
             continue
         view = make, judge.blanked if judge.reader else frozenset[Modality]()
-        file = materials.image_features if judge.reads_vectors else None
-        if make not in stores and not file:  # Any judge of a maker stands for all.
+        from_file = known and judge.reads_vectors
+        if make not in stores and not from_file:  # Any judge of a maker stands for all.
             stores[make] = _compute(partial(open_cache, judge), progress)
         if judge.joint and view not in vectors:
-            vectors[view] = _read(images, file) if file else _pool(stores[make], captions.get(view, {}).values())
+            vectors[view] = _fit(known) if from_file else _pool(stores[make], captions.get(view, {}).values())
         features[name] = vectors[view] if judge.joint else stores[make]
     return Precomputed(keys, features)
 
@@ -248,7 +252,7 @@ def covers(found: Precomputed, members: Sequence[Member]) -> bool:
 def see(images: Iterable[str], materials: Materials, folder: Path, progress: Progress | None = None) -> ImageVectors:
     """The vectors of ``images``, of the encoder that linear judges have; errors as of :func:`precompute`."""
     if materials.image_features:
-        return _read(images, materials.image_features)
+        return _fit(_of_file(images, materials.image_features))
     return _pool(_encode(images, materials, folder, "conditional leakage", progress))
 
 
@@ -277,11 +281,15 @@ def _keys(images: Iterable[str], materials: Materials, whose: str) -> dict[str, 
     return {image: materials.images.key(image) for image in sorted(images)}
 
 
-def _read(images: Iterable[str], file: Path) -> ImageVectors:
-    """The vectors of a file."""
-    found = choose_features(read_image_features(file), images, str(file))
+def _of_file(images: Iterable[str], file: Path) -> dict[str, npt.NDArray[np.float32]]:
+    """Image id -> its vector in a file."""
+    return choose_features(read_image_features(file), images, str(file))
+
+
+def _fit(known: Mapping[str, npt.NDArray[np.float32]]) -> ImageVectors:
+    """On one thread: the same digits in every process."""
     with threads(1):
-        return ImageVectors.of(found)
+        return ImageVectors.of(known)
 
 
 def _pool(store: FeatureStore, samples: Collection[Sample] = ()) -> ImageVectors:

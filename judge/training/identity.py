@@ -36,10 +36,11 @@ def settings_of(judge: Blueprint, setup: TrainingSetup) -> dict[str, Any]:
     if recipe and recipe.keep == "last":
         del found["patience"]  # Without validation samples no training ends early.
     given = {part.name: getattr(setup.materials, part.name) for part in fields(Materials)}
-    given |= {name: str(value) for name, value in given.items() if isinstance(value, Path)}
     given |= {option: given[name] for option, name in OPTIONS.items()}
     given |= asdict(setup.materials.prompt) if setup.materials.prompt else {}
-    found |= {name: value for name, value in given.items() if name in judge.options}
+    from_file = setup.materials.image_features and judge.reads_vectors
+    unread = _OF_BACKBONES if from_file else {"image_features"}  # Vectors of a file are known by content.
+    found |= {name: value for name, value in given.items() if name in judge.options - unread}
     if "precision" in judge.options:
         found["precision"] = None if setup.precision == "no" else setup.precision
     found |= {"plugin": judge.origin} if judge.origin else {}

@@ -130,7 +130,12 @@ class Saved:
             **own,
             "target": [self.target.kind, self.target.classes],
             "recipe": self.recipe and asdict(self.recipe),
-            "materials": kept | {"prompt": prompt and {"template": prompt.template, "answers": dict(prompt.answers)}},
+            # Judges that read a file of vectors are not stored, and others do not read it.
+            "materials": kept
+            | {
+                "prompt": prompt and {"template": prompt.template, "answers": dict(prompt.answers)},
+                "image_features": None,
+            },
             "preparation": self.preparation and self.preparation.to_json(),
         }
 

@@ -166,7 +166,6 @@ MEND = "Give the record a number or a file name."
     [
         ("id,gender\n7,m\n007.jpg,f\n", f"record 2: {KEEP}"),
         ("id,gender\n,m\n", f"record 1: image id is empty. {MEND}"),
-        ([{"id": 1, "gender": True}], "record 1, field 'gender': label is true. Write the name of the class."),
         ("id,gender\n1,Both\n2,\n3,Both\n", f"no image has a label of gender ('Both' 2x, '' 1x). {NAME}"),
         ({"1": {"gender": "m"}}, SHAPE),
     ],

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import yaml
-from helpers import fault_of
+from helpers import fault_of, known
 
 from judge import Corpus, JudgeError, Result, evaluate
 from judge.calibration.grammar import make_world, simulate
@@ -235,9 +236,24 @@ def test_remedies_are_of_python_and_serve(name: str) -> None:
         assert remedy in fault_of(read_labels, given["labels"], lexicon=load_lexicon("gender"))
 
 
-def test_a_true_label_is_no_class() -> None:
-    line = fault_of(Corpus.read, human=ONE, captions={"mine": ONE}, labels=CLASSES.assign(gender=[True, False]))
-    assert line == "labels in memory, record 1, field 'gender': label is true. Write the name of the class."
+def test_labels_that_are_true_or_numbers_of_numpy() -> None:
+    """Nobody knows which class "true" is, unless it is said, as from a file."""
+    given: dict[str, Any] = {"human": ONE, "captions": {"mine": ONE}}
+    table = CLASSES.assign(gender=[True, False])
+    line = fault_of(Corpus.read, **given, labels=table)
+    assert line.startswith("labels in memory, record 1, field 'gender': label is True, and published tables disagree")
+    for values in ({"female": True, "male": False}, {"female": np.True_, "male": "False"}):  # As of a file.
+        assert known(Corpus.read(**given, labels=table, label_values=values).labels).by_image["1"] == "female"
+    numbers = {"female": np.int64(1), "male": np.array([0])}
+    found = Corpus.read(**given, labels=CLASSES.assign(gender=[1, 0]), label_values=numbers, label_drop=9)
+    assert known(found.labels).by_image["1"] == "female"
+
+
+def test_records_are_chosen_by_numbers_too() -> None:
+    human = pd.DataFrame({"image_id": [1, 1, 2], "caption": ["a man", "a boy", "a dog"], "year": [2014, 2017, 2014]})
+    found = Corpus.read(human=human, captions={"mine": ONE}, where={"year": 2014})
+    assert found.human.by_image["1"] == ("a man",)
+    assert "refusals" in fault_of(Corpus.read, human=ONE, captions={"mine": ONE}, refusals=3)
 
 
 def test_notes_are_of_python() -> None:
