@@ -298,7 +298,7 @@ def _refuse_absent(options: LabelOptions, values: Collection[str], source: str) 
     given = [(f"a spelling of '{name[:60]}'", words) for name, words in options.spellings.items()]
     for role, words in [*given, *(("a value to drop", [value]) for value in options.drop)]:
         if words and not any(_text(word, "").lower() in values for word in words):
-            what = f"no label '{words[0][:60]}', which is given as {role}"
+            what = f"no label '{_text(words[0], source)[:60]}', which is given as {role}"
             raise JudgeError(what, where=source, mend=f"labels there: {', '.join(sorted(values)[:8])}")
 
 

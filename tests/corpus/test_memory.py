@@ -245,8 +245,10 @@ def test_labels_that_are_true_or_numbers_of_numpy() -> None:
     for values in ({"female": True, "male": False}, {"female": np.True_, "male": "False"}):  # As of a file.
         assert known(Corpus.read(**given, labels=table, label_values=values).labels).by_image["1"] == "female"
     numbers = {"female": np.int64(1), "male": np.array([0])}
-    found = Corpus.read(**given, labels=CLASSES.assign(gender=[1, 0]), label_values=numbers, label_drop=9)
+    table = pd.DataFrame({"image_id": ["1", "2", "3"], "gender": [1, 0, 9]})
+    found = Corpus.read(**given, labels=table, label_values=numbers, label_drop=9)
     assert known(found.labels).by_image["1"] == "female"
+    assert "no label '7'" in fault_of(Corpus.read, **given, labels=table, label_values=numbers, label_drop=7)
 
 
 def test_records_are_chosen_by_numbers_too() -> None:
