@@ -85,6 +85,24 @@ def test_what_another_tool_found_is_a_detector(world: WorldFiles, tmp_path: Path
     assert "'gt' is the name of another detector: choose a name for what was found" in refused
 
 
+def test_all_objects_that_another_tool_found(world: WorldFiles, tmp_path: Path) -> None:
+    """The file of the ground truth finds all that the ground truth has, whatever is hidden."""
+    truth = world.folder / "instances.json"
+    given = ["--images", world.folder / "images", "--instances", truth, "--detectors", f"gt,x={truth}"]
+    done_well("ablate", "detectors", *given, "--hide", "objects", "--resamples", 100, "--out", tmp_path / "out")
+    gt, other = results(tmp_path / "out")
+    assert gt["recall"] == other["recall"] == 1
+    assert gt["people_found"] == other["people_found"] > 0
+
+
+def test_vectors_of_a_file_hide_nothing(world: WorldFiles, tmp_path: Path) -> None:
+    given = [*inputs_of(world, "none"), "--image-features", tmp_path / "v.npz", "--out", tmp_path / "out"]
+    given += ["--images", world.folder / "images", "--instances", world.folder / "instances.json"]
+    for what in ("masks", "detectors"):
+        line = refusal("ablate", what, *given)
+        assert "--image-features: vectors of a file are the same, whatever is hidden in the images" in line
+
+
 def test_from_weights_to_a_table(world: WorldFiles, tmp_path: Path) -> None:
     """An untrained network; its detections are cached; an image that cannot be read is left out."""
     images = shutil.copytree(world.folder / "images", tmp_path / "images")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
 from helpers import done_well, instead, judge, read_json, refusal
@@ -15,6 +16,7 @@ from oracle import amplification
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.report.sections import plain
+from judge.text.embedding import load_embedding
 
 KNOBS = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--chance", "0", "--metrics", "lic,ba"]
@@ -156,6 +158,26 @@ def test_rows_of_another_protocol_have_names_of_their_own(files: WorldFiles, tmp
     assert images == {(name, seed): 20 + 10 for name in ("lic:75/25:unbalanced", "dbac-at:75/25") for seed in (0, 1)}
     text = " ".join(done_well("report", paper, "--format", "md").stdout.split())
     assert "hold-out 75/25 of all images for LIC (75/25, unbalanced), DBAC A-\\>T (75/25); 2 seeds." in text
+
+
+def test_conditional_leakage_of_other_folds_compares(files: WorldFiles, tmp_path: Path) -> None:
+    """Its judges have no folds; but they read an embedding, which is known by content."""
+    glove, more = tmp_path / "glove.txt", ("--metrics", "conditional", "--refits", 2, "--judge", "embedding")
+    words = ("woman", "man", "kitchen", "dog", "umbrella", "street", "tie", "pizza")
+
+    def measured(out: str, name: str, *given: object) -> Path:
+        return run(files, tmp_path / out, name, more=(*more, "--embedding", glove, *given))
+
+    for seed, out in ((0, "first"), (0, "second"), (1, "third")):
+        vectors = np.random.default_rng(seed).normal(size=(len(words), 4))
+        lines = [" ".join((word, *map(str, of))) for word, of in zip(words, vectors, strict=True)]
+        glove.write_text("\n".join(lines), encoding="utf-8")
+        load_embedding.cache_clear()  # A process reads a file once.
+        measured(out, "none" if out == "first" else "much", *(("--folds", 5) if out == "second" else ()))
+    assert "embedding is not used" not in str(read_json(tmp_path / "first" / "metrics.json")["notes"])
+    done_well("compare", tmp_path / "first", tmp_path / "second")
+    done_well("report", tmp_path / "first", tmp_path / "second", "--format", "md")
+    assert "weights" in refusal("compare", tmp_path / "first", tmp_path / "third")
 
 
 def test_what_does_not_compare(files: WorldFiles, tmp_path: Path) -> None:

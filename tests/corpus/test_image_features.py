@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from judge import Corpus, evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
 from judge.corpus.image_features import read_image_features
+from judge.report.several_runs import join_runs, read_runs
 
 IDS = ["000000000139.jpg", "285", "b/cat.png"]
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -83,6 +85,17 @@ def test_a_run_reads_them_in_place_of_images(tmp_path: Path) -> None:
     assert known(given.known) > 0.9
     assert seeing.judge == "linear+image"
     assert known(seeing.human) > 0.9
+    # Vectors are known by content, wherever the file is.
+    np.savez(tmp_path / "copy.npz", **vectors)
+    others = Corpus(world.human, (replace(plain, name="other"),), world.labels)
+    evaluate(others, **settings | {"image_features": tmp_path / "copy.npz"}, out=tmp_path / "copy")
+    join_runs(read_runs([tmp_path / "run", tmp_path / "copy"]))
+    np.savez(tmp_path / "copy.npz", **{image: -2 * vector**3 for image, vector in vectors.items()})
+    evaluate(others, **settings | {"image_features": tmp_path / "copy.npz"}, out=tmp_path / "changed")
+    assert "hidden images" in fault_of(lambda: join_runs(read_runs([tmp_path / "run", tmp_path / "changed"])))
+    # Judges that do not read them are stored beside.
+    both = settings | {"metrics": "lic,imagecaptioner2", "judge": "lstm,linear+image", "refits": 0, "epochs": 1}
+    evaluate(corpus, **both, checkpoints=tmp_path / "kept")
     np.savez(tmp_path / "v.npz", **dict([*vectors.items()][3:]))
     assert "3 of 200 images have no vector" in fault_of(lambda: evaluate(corpus, **settings))
     # A network has no use for them.
