@@ -7,7 +7,7 @@ from contextlib import suppress
 from judge.commands.setup import reads_tasks
 from judge.config import flag_of
 from judge.config.inputs import LabelSettings, ShownSettings
-from judge.config.judges import JudgedSettings, JudgeSettings, RunSettings, SightSettings, TrainingSettings
+from judge.config.judges import QUICK, JudgedSettings, JudgeSettings, RunSettings, SightSettings, TrainingSettings
 from judge.errors import JudgeError
 from judge.judges import EMBEDDED, FILES, HUGGING_FACE, SEEING, find_judge
 from judge.measure.jobs import choose_judges
@@ -20,6 +20,7 @@ _OF_ALL = {"judge", "protocol", *_PROTOCOL, "seeds", "seed", "folds", "workers"}
 _OF_JUDGES = {**JudgeSettings.__annotations__, **SightSettings.__annotations__, **TrainingSettings.__annotations__}
 OF_SOME = tuple(name for name in _OF_JUDGES if name not in _OF_ALL)
 """Settings that some judges read, and others do not."""
+_OF_LABELS = ("id_column", "label_column", "label_values", "label_rule", "label_drop", "scene_column")
 _READ_TASKS = "u, dbac, dpac, ba-objects, dba, multi and dpa"
 _HIDING = tuple(name for name in ShownSettings.model_fields if name not in {"images", *LabelSettings.model_fields})
 
@@ -27,7 +28,8 @@ _HIDING = tuple(name for name in ShownSettings.model_fields if name not in {"ima
 def unread(config: JudgedSettings) -> Iterator[str]:
     """A line for the settings that differ from their defaults and that nothing reads, by what would read them."""
     fields = type(config).model_fields
-    given = [name for name in fields if getattr(config, name) != fields[name].default]
+    own = set(QUICK) if getattr(config, "quick", False) else set()  # Nobody gave these.
+    given = [name for name in fields if getattr(config, name) != fields[name].default and name not in own]
     rows = [find_metric(name) for name in spell_out(config.metrics)]
     judged = [row for row in rows if not (row.counted or row.given)]
     judges = dict.fromkeys(name for row in judged for name in choose_judges(row, config.judge))
@@ -36,6 +38,8 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     read |= find_judge(SEEING).options if seen else set()
     known = (name for row in rows if row.given for name in choose_judges(row, config.judge))
     read |= {"embedding"} & {option for name in known for option in find_judge(name).options}
+    models = getattr(config, "models", {})
+    read |= {"precision"} if models else set()  # Of the captioners that will write.
     by_readers: dict[str, list[str]] = {}
     for name in OF_SOME:
         if name in given and name not in read and (name, getattr(config, name)) != ("embedding", "none"):
@@ -49,14 +53,17 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     parts: list[tuple[tuple[str, ...], str, bool]] = [
         (("judge",), "metrics that ask a judge", not all(row.counted for row in rows)),
         (("seeds", "checkpoints", *_PROTOCOL), "metrics whose judges are trained", bool(judged)),
-        (("given",), "conditional", any(row.given for row in rows)),
+        (("chance",), "judges that are trained on shuffled labels", bool(judged)),
+        (("given", "small"), "conditional", any(row.given for row in rows)),
         (("folds",), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
         (("features",), "judges of images", any(row.uses_images for row in rows)),
         (("vectors", "delta"), "contextual alignment", "contextual" in aligned),
         (("tasks",), _READ_TASKS, reads_tasks(config) or not is_run),
         (("objects",), f"{_READ_TASKS}, by --given and by --quality", reads_tasks(config) or not is_run or scores),
+        (("object_column", "object_id_column"), "--objects", bool(config.objects)),
         (("quality_scores",), "--quality", scores),
-        (("scene_column",), "labels of a file", any(labelled)),
+        (("caption_batch",), "--model", bool(models)),
+        (_OF_LABELS, "labels of a file", any(labelled)),
         (("label_least",), "labels that are derived from human captions", not all(labelled)),
         (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
         # Images that no judge sees are shown in the report.

@@ -8,7 +8,7 @@ Each option is declared once, as a field of a part: :mod:`judge.config.inputs` (
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, ClassVar, TypeVar, cast
 
 import yaml
@@ -92,7 +92,7 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
     check_names(settings, where=where)
     try:
         unknown = {*kind.shares} - kind.model_fields.keys()
-        return kind.model_validate({key: value for key, value in settings.items() if key not in unknown})
+        return kind.model_validate({key: _named(value) for key, value in settings.items() if key not in unknown})
     except ValidationError as error:
         # A misspelt key may be the one that is missing, so it is reported first.
         first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
@@ -105,7 +105,8 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
             mend = f"give {flag}, or '{key}:' in the YAML file"
             raise JudgeError(f"'{key}' is missing", where=where, mend=mend) from None
         # Entries of a list or mapping have a name of their own; a field of several types has a message of each.
-        entries = [part for part in first["loc"][1:] if isinstance(part, int) or isinstance(settings[key], Mapping)]
+        parts = [part for part in first["loc"][1:] if "[" not in str(part)]  # Without pydantic's names of types.
+        entries = [part for part in parts if isinstance(part, int) or isinstance(settings[key], Mapping)]
         faults = [first] if entries else [found for found in error.errors() if found["loc"][0] == key]
         if len(faults) == 1 and first["type"] == "literal_error":
             mend = nearest(str(first["input"]), re.findall("'([^']*)'", first["ctx"]["expected"]))
@@ -114,6 +115,15 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         message = ", or ".join(text[0].lower() + text[1:] for text in messages)
         name = ".".join(map(str, [key, *entries]))
         raise JudgeError(f"'{name}': {message}", where=where, mend=f"see {flag} in {kind.command} --help-all") from None
+
+
+def _named(value: Any) -> Any:
+    """A setting in which paths are text: a name may be that of a file."""
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: _named(of) for name, of in value.items()}
+    return [*map(_named, value)] if isinstance(value, list | tuple) else value
 
 
 def shown(kind: type[Settings], name: str) -> dict[str, Any]:

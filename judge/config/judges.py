@@ -228,6 +228,10 @@ class RunSettings(ObjectSettings, MaskSettings, SightSettings, JudgedSettings, D
         return self.model_copy(update={"judge": tuple(dict.fromkeys(map(with_reading, self.judge)))})
 
 
+QUICK = {"folds": 5, "seeds": 1, "chance": 0}
+"""Settings of ``--quick``, beside fewer refits."""
+
+
 class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     """A run that also scores its judges."""
 
@@ -263,4 +267,4 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     @model_validator(mode="before")
     @classmethod
     def _be_quick(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return {"folds": 5, "seeds": 1, "chance": 0, **given} if given.get("quick") else given
+        return {**QUICK, **given} if given.get("quick") else given

@@ -229,7 +229,9 @@ def _judges(result: Result) -> Iterator[str]:
     for metric, judge in dict.fromkeys((row.metric, row.judge) for row in result.summaries):
         if judge not in judges and not metric.counted and not metric.from_annotation:
             modality = "see images" if metric.uses_images else "read captions alone"
-            yield f"{metric.title} was measured with {judge}: its judges {modality}, which {', '.join(judges)} cannot."
+            if metric.given:
+                modality = "are regressions on words or an embedding"
+            yield f"{metric.title} was measured with {judge}: its judges {modality}, unlike {', '.join(judges)}."
 
 
 def _without_value(result: Result) -> Iterator[str]:

@@ -182,7 +182,8 @@ def _rewarded(row: Summary, facts: Facts) -> Iterator[Finding]:
     judge = facts.rewarded_by
     names = {judge, row.judge.partition(":")[0]}
     if judge and (len(names) == 1 or names <= _LINEAR):
-        text = f"such a judge ({judge}) rewarded this captioner in its training: take another kind, as --judge lstm"
+        mend = "use --metrics lic --judge lstm" if row.metric.given else "take another kind, as --judge lstm"
+        text = f"such a judge ({judge}) rewarded this captioner in its training: {mend}"
         yield Finding("rewarded", text)
 
 

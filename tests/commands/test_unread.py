@@ -84,6 +84,14 @@ BY_READERS = "--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"
          ["--quality-scores is not used by lic, but by --quality",
           "--scene-column is not used by lic, but by labels of a file"]),
         ({"metrics": "lic", "labels": "people.csv", "scene_column": "scene"}, []),
+        ({"metrics": "conditional", "chance": 3, "caption_batch": 3},
+         ["--chance is not used by conditional, but by judges that are trained on shuffled labels",
+          "--caption-batch is not used by conditional, but by --model"]),
+        ({"metrics": "ratio", "small": 0.3, "label_column": "class", "object_column": "thing"},
+         ["--small is not used by ratio, but by conditional", "--object-column is not used by ratio, but by --objects",
+          "--label-column is not used by ratio, but by labels of a file"]),
+        ({"metrics": "conditional", "quick": True}, []),
+        ({"models": {"mine": "m"}, "images": "i", "precision": "bf16"}, []),
     ],
 )  # fmt: skip
 def test_settings_that_nothing_reads(settings: dict[str, object], lines: list[str]) -> None:

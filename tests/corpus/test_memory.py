@@ -19,6 +19,8 @@ from helpers import fault_of, known
 from judge import Corpus, JudgeError, Result, evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
+from judge.commands.evaluate import RunConfig
+from judge.config import make_config
 from judge.corpus.captions import ReadOptions
 from judge.corpus.labels import read_labels
 from judge.errors import python_words
@@ -398,3 +400,24 @@ def test_options_become_keywords_and_nothing_else_does(message: str, expected: s
 def test_keywords_of_reading_are_checked(keywords: dict[str, Any], said: str) -> None:
     assert said in fault_of(Corpus.read, human=ONE, captions={"mine": ONE}, **keywords)
     assert ReadOptions.of(split=["train", "val"], refusals="sorry", label_drop="old").split == "train,val"
+
+
+def test_columns_of_objects_in_memory() -> None:
+    objects = pd.DataFrame({"pic": ["1", "2", "2"], "thing": ["tie", "dog", "tie"]})
+    human = {image: ("a man with a tie", "a boy", "a tie") for image in ("1", "2")}
+    given: dict[str, Any] = {"human": human, "captions": {"mine": ONE}, "labels": CLASSES, "metrics": "lic"}
+    line = fault_of(evaluate, **given, objects=objects, object_id_column="image", object_column="thing")
+    assert "'image'" in line
+    line = fault_of(evaluate, **given, objects=objects, object_id_column="pic", object_column="thing")
+    assert "10 of each are needed" in line  # The objects were read.
+
+
+def test_names_of_files_may_be_paths(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"human": tmp_path / "h", "captions": {"mine": tmp_path / "c"}, "models": {"a": tmp_path}}
+    found = make_config(given | {"vectors": tmp_path / "v", "reader": tmp_path}, RunConfig)
+    assert (found.vectors, found.reader, found.models) == (f"{tmp_path / 'v'}", f"{tmp_path}", {"a": f"{tmp_path}"})
+    assert found.human == tmp_path / "h"
+    labels = {"gender": pd.DataFrame(), "skin": pd.DataFrame()}
+    line = fault_of(make_config, {"human": "h", "captions": ["c"], "labels": labels}, RunConfig)
+    assert "'labels" in line
+    assert "[" not in line
