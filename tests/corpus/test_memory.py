@@ -404,7 +404,7 @@ def test_keywords_of_reading_are_checked(keywords: dict[str, Any], said: str) ->
 
 def test_columns_of_objects_in_memory() -> None:
     objects = pd.DataFrame({"pic": ["1", "2", "2"], "thing": ["tie", "dog", "tie"]})
-    human = {image: ("a man with a tie", "a boy", "a tie") for image in ("1", "2")}
+    human = dict.fromkeys(("1", "2"), ("a man with a tie", "a boy", "a tie"))
     given: dict[str, Any] = {"human": human, "captions": {"mine": ONE}, "labels": CLASSES, "metrics": "lic"}
     line = fault_of(evaluate, **given, objects=objects, object_id_column="image", object_column="thing")
     assert "'image'" in line
