@@ -237,7 +237,7 @@ def test_the_shared_captioners(bench: Any, coco: Path, tmp_path: Path) -> None:
     names = (f"results/{name}.json" for name in (bench.EQUALIZER, bench.BASELINE))
     for name in ("captions_human.json", "gender.csv", "objects.json", *names):
         (tmp_path / name).symlink_to(coco / name)
-    (row,) = bench.shared(bench.Setting(tmp_path, refits=6), 0)
+    (row,) = bench.shared(bench.Setting(tmp_path, refits=12), 0)
     assert row["gap"] > 0
     assert row["gap_p"] < 0.05
 
