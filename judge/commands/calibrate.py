@@ -118,6 +118,10 @@ def _groups(config: CalibrateConfig) -> list[Group]:
         what = f"{seeing[0].title} uses images, and doses change captions and leave images alone"
         mend = "measure judges of images on drawn scenes, with scripts/bench_scenes.py of the repository"
         raise JudgeError(what, where="--metrics", mend=mend)
+    if known := [row for row in rows if "people" in row.given]:
+        what = f"{known[0].title} needs three human captions of an image, and a trial has one on each side"
+        mend = "use --given objects (and --objects), or scripts/bench_trust.py of the repository"
+        raise JudgeError(what, where="--metrics", mend=mend)
     one_sided = [row for row in rows if row.amplification == "one_side"]
     if one_sided:
         others = ",".join(row.name for row in rows if row not in one_sided)

@@ -61,6 +61,10 @@ def test_files_and_what_they_say(files: WorldFiles, tmp_path: Path) -> None:
         ["--metrics", "lic,vl-lic,imagecaptioner2"],
         "--metrics: VL-LIC uses images, and doses change captions and leave images alone. Measure judges of images",
     ),
+    (
+        ["--metrics", "conditional"],
+        "--metrics: Conditional leakage needs three human captions of an image, and a trial has one on each side. Use",
+    ),
 ])  # fmt: skip
 def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments: list[str], message: str) -> None:
     words = {"TASKS.yaml": "{flying: [flies]}", "LEXICON.yaml": "{female: [woman], male: [man]}"}
