@@ -8,6 +8,7 @@ from judge.commands.setup import reads_tasks
 from judge.config import flag_of
 from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.judges import QUICK, JudgedSettings, JudgeSettings, RunSettings, SightSettings, TrainingSettings
+from judge.corpus.captions import OF_LABELS
 from judge.errors import JudgeError
 from judge.judges import EMBEDDED, FILES, HUGGING_FACE, SEEING, find_judge
 from judge.measure.jobs import choose_judges
@@ -20,7 +21,6 @@ _OF_ALL = {"judge", "protocol", *_PROTOCOL, "seeds", "seed", "folds", "workers"}
 _OF_JUDGES = {**JudgeSettings.__annotations__, **SightSettings.__annotations__, **TrainingSettings.__annotations__}
 OF_SOME = tuple(name for name in _OF_JUDGES if name not in _OF_ALL)
 """Settings that some judges read, and others do not."""
-_OF_LABELS = ("id_column", "label_column", "label_values", "label_rule", "label_drop", "scene_column")
 _READ_TASKS = "u, dbac, dpac, ba-objects, dba, multi and dpa"
 _HIDING = tuple(name for name in ShownSettings.model_fields if name not in {"images", *LabelSettings.model_fields})
 
@@ -63,7 +63,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         (("object_column", "object_id_column"), "--objects", bool(config.objects)),
         (("quality_scores",), "--quality", scores),
         (("caption_batch",), "--model", bool(models)),
-        (_OF_LABELS, "labels of a file", any(labelled)),
+        ((*OF_LABELS,), "labels of a file", any(labelled)),
         (("label_least",), "labels that are derived from human captions", not all(labelled)),
         (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
         # Images that no judge sees are shown in the report.

@@ -111,9 +111,9 @@ class ReadOptions:
             raise JudgeError("holds something else than text", where="refusals", mend="give regular expressions")
         given |= {"where": {column: cell_text(of) for column, of in given["where"].items()}} if "where" in given else {}
         given |= {"split": ",".join(given["split"])} if isinstance(given.get("split"), list | tuple) else {}
-        labels: dict[str, Any] = {_OF_LABELS[name]: of for name, of in given.items() if name in _OF_LABELS}
+        labels: dict[str, Any] = {OF_LABELS[name]: of for name, of in given.items() if name in OF_LABELS}
         each = {name: _each(of) for name, of in labels.pop("spellings", {}).items()}
-        files = {name: value for name, value in given.items() if name not in _OF_LABELS}
+        files = {name: value for name, value in given.items() if name not in OF_LABELS}
         return cls(**files, labels=LabelOptions(**labels, spellings=each, where=given.get("where", {})))
 
 
@@ -124,11 +124,11 @@ def _each(value: object) -> list[Any]:
 
 
 # Keyword of ``evaluate`` -> field of :class:`LabelOptions`.
-_OF_LABELS = {
+OF_LABELS = {
     "id_column": "id_column", "label_column": "label_column", "scene_column": "scene_column",
     "label_values": "spellings", "label_drop": "drop", "label_rule": "rule",
 }  # fmt: skip
-KEYWORDS = (*_OF_LABELS, "split", "refusals", "columns", "several", "where")
+KEYWORDS = (*OF_LABELS, "split", "refusals", "columns", "several", "where")
 """Keywords that say how captions and labels are read, of :func:`judge.evaluate` and :meth:`judge.Corpus.read`."""
 DEFAULT_OPTIONS = ReadOptions()
 

@@ -20,10 +20,10 @@ leaves it out exactly where p is below 0.05.
   the error.
 - **Halves of judges that are given what is known** (conditional leakage). Such judges learn from half of the images
   what they learn from all. Without amplification the value is a product of two chance findings: its variance falls with
-  the square of the number of images, and halves give an error sqrt(2) times too large. With amplification a part of the
-  variance falls with the number itself, of which halves give the error as it is. Between both, the halves' error is
-  divided by 1.25. Exchanges are not used: their mean is 0 by symmetry, and they know nothing of a captioner whose
-  captions tell more on some images than on others.
+  the square of the number of images, and halves give an error sqrt(2) times too large. The more is amplified, the more
+  the variance falls with the number itself, and halves are then right. Their error is divided by the geometric mean of
+  both, 1.19. Exchanges are not used: their mean is 0 by symmetry, and they know nothing of a captioner whose captions
+  tell more on some images than on others.
 - **Splits** (:func:`from_splits`). Without refits, the values of K splits (folds of one draw, or hold-outs): their
   variance is corrected for training sets that overlap, by 1/K + tested / trained images (Nadeau and Bengio, Machine
   Learning 2003).
@@ -48,7 +48,8 @@ LEAST_SPLITS = 5
 _ROUNDING = 1e-12
 # Significance level of the tests, and the power by which they are described.
 SIGNIFICANT, POWER = 0.05, 0.8
-# By how much the halves' error is too large, where judges are given what is known: between 1 and the root of 2.
+# The halves' error is divided by this number where judges are given what is known: sqrt(2) would be right without
+# amplification, and 1 with much. docs/trust.md and docs/demo.md have trials.
 _GIVEN = 2**0.25
 # Significance level of the F test whether exchanged captions vary more than halves.
 _CLEARLY = 0.01
