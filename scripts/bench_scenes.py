@@ -5,11 +5,13 @@
 needs the extra ``images``. Each draw is a world, whose simulated captioner writes what people would, but for its dose:
 its ``stereotype`` (A->T), its ``guess`` (T->A), or the share of the longest list of words that it does not know
 (vocabulary), of its words that name no class (silence), or of its words for settings that are left out (brevity). The
-last table has the value of each dose, its rise, and the rise for an optimal judge, with exactly hidden people.
+last table has the value of each dose, its rise, and the rise for an optimal judge, with exactly hidden people. Draws are
+kept in --out, and the same command resumes from there.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -20,6 +22,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
+from bench_trust import read_lines
 
 from judge.calibration.doses import NOTHING
 from judge.calibration.grammar import World, make_world, simulate
@@ -27,7 +30,7 @@ from judge.calibration.response import Calibration, calibrate
 from judge.calibration.scenes import write_images
 from judge.calibration.trials import Design, Trial
 from judge.calibration.truth import bayes_score
-from judge.calibration.world import DEFAULT, Captioner, Parameters
+from judge.calibration.world import DEMO, Captioner, Parameters
 from judge.commands.trials import Job, Row, measure_trial
 from judge.corpus import Corpus
 from judge.judges import Modality, find_judge
@@ -54,13 +57,13 @@ _LIKE_PEOPLE = Captioner(vocabulary=None)
 def dosed_captioner(change: str, dose: float) -> tuple[Captioner, Parameters]:
     """The simulated captioner with a dose of a change of ``CHANGES``, and how much its captions name."""
     if not dose:
-        return _LIKE_PEOPLE, DEFAULT
+        return _LIKE_PEOPLE, DEMO
     return {
-        "A->T": (replace(_LIKE_PEOPLE, stereotype=dose), DEFAULT),
-        "T->A": (replace(_LIKE_PEOPLE, guess=dose), DEFAULT),
-        "vocabulary": (Captioner(vocabulary=max(1, round((1 - dose) * LONGEST))), DEFAULT),
-        "silence": (_LIKE_PEOPLE, replace(DEFAULT, gendered=(1 - dose) * DEFAULT.gendered)),
-        "brevity": (_LIKE_PEOPLE, replace(DEFAULT, place=(1 - dose) * DEFAULT.place)),
+        "A->T": (replace(_LIKE_PEOPLE, stereotype=dose), DEMO),
+        "T->A": (replace(_LIKE_PEOPLE, guess=dose), DEMO),
+        "vocabulary": (Captioner(vocabulary=max(1, round((1 - dose) * LONGEST))), DEMO),
+        "silence": (_LIKE_PEOPLE, replace(DEMO, gendered=(1 - dose) * DEMO.gendered)),
+        "brevity": (_LIKE_PEOPLE, replace(DEMO, place=(1 - dose) * DEMO.place)),
     }[change]
 
 
@@ -86,19 +89,30 @@ def trials(world: World, number: int, changes: Sequence[str], doses: Sequence[fl
         yield Trial(change, dose, number, Corpus(human, (captions,), world.labels))
 
 
-def measure(design: Design, judges: Sequence[tuple[str, str, str]], settings: Mapping[str, Any]) -> Iterator[Row]:
-    """Rows of all trials; ``judges``: (metric, judge, detector)."""
+def measure(
+    design: Design, judges: Sequence[tuple[str, str, str]], settings: Mapping[str, Any], out: Path
+) -> Iterator[Row]:
+    """Rows of all trials; ``judges``: (metric, judge, detector); ``out``: draws that are finished, a line each."""
+    known = {line["draw"]: line["rows"] for line in read_lines(out)}
     for number, changes in design.numbered():
-        world = make_world(design.images, seed=int(np.random.SeedSequence((design.seed, number)).generate_state(1)[0]))
+        if number in known:
+            yield from known[number]
+            continue
+        seed = int(np.random.SeedSequence((design.seed, number)).generate_state(1)[0])
+        world = make_world(design.images, seed=seed, parameters=DEMO)
         typer.echo(f"draw {number}", err=True)
         with TemporaryDirectory() as place:
             folder = Path(place)
             write_images(world.scenes, folder, seed=world.seed, size=settings["image_size"])
             paths = {name: folder / name for name in ("images", "features", "cache")}
             given = {**settings, **paths, "instances": folder / "instances.json"}
+            rows: list[Row] = []
             for trial, (metric, judge, masks) in product(trials(world, number, changes, design.doses), judges):
                 job = Job(trial, (metric,), judge, {**given, "detector": masks}, "", folder / "shared")
-                yield from ({**row, "judge": f"{row['judge']}, masks by {masks}"} for row in measure_trial(job)[1])
+                rows += ({**row, "judge": f"{row['judge']}, masks by {masks}"} for row in measure_trial(job)[1])
+        with out.open("a") as file:
+            file.write(json.dumps({"draw": number, "rows": rows}) + "\n")
+        yield from rows
 
 
 def dose_rows(row: Calibration, expected: Mapping[tuple[str, str, float], float]) -> Iterator[str]:
@@ -135,6 +149,7 @@ def main(  # noqa: PLR0913, PLR0917 - options
         int, typer.Option(help="refits of judges that are solved, not trained; 0: intervals of images alone")
     ] = 0,
     figure: Annotated[Path | None, typer.Option(help="PNG file of the response curves")] = None,
+    out: Annotated[Path, typer.Option(help="file of the draws so far, of these settings")] = Path("runs/scenes.jsonl"),
 ) -> None:
     """Measure all trials, and print the tables."""
     settings = {**QUICK, "human": Path("drawn scenes"), "backbone": backbone, "image_size": size, "epochs": epochs}
@@ -142,7 +157,8 @@ def main(  # noqa: PLR0913, PLR0917 - options
     settings |= {"refits": refits, "chance": 0}
     design = Design(changes.split(","), [float(dose) for dose in doses.split(",")], draws, nulls, scenes)
     judges = list(product(metrics.split(","), judge.split(","), detectors.split(",")))
-    rows = pd.DataFrame(measure(design, judges, settings))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    rows = pd.DataFrame(measure(design, judges, settings, out))
     rows = rows.astype(dict.fromkeys(("dose", "value", "error", "low", "high", "p", "seconds"), float))
     expected = {
         (name_row(find_metric(name), f"{by}, masks by {masks}"), change, dose): true_rise(

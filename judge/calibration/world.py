@@ -4,9 +4,10 @@ A scene is data: ``grammar`` describes it in words and ``drawing`` draws it. Hal
 halves are chosen arbitrarily: they create a known bias and claim nothing about people.
 
 A scene is drawn in three steps: the attribute; a task given the attribute, P(t | a) = (1 + association) / 12 on the
-attribute's half of the 12 tasks and (1 - association) / 12 on the other half; a setting, with probability
-``setting_association`` one of the attribute's own four, else one that goes with the task (0.5, 0.3, 0.2 on three
-settings). By default that probability is 0: a setting depends on the attribute only through the task.
+attribute's half of the 12 tasks and (1 - association) / 12 on the other half; a setting that goes with the task (0.5,
+0.3, 0.2 on three settings), the attribute's own four more often by (1 + setting_association), the others less often by
+(1 - setting_association). So the log-odds of the attribute are a sum: what the task adds, and what the setting adds. By
+default ``setting_association`` is 0: a setting depends on the attribute only through the task.
 
 A caption names the attribute with probability ``gendered``, the task with probability ``mention``, the setting with
 probability ``place``, independently of each other and of the scene. Everything else in a caption is noise. So with
@@ -55,7 +56,7 @@ _SETTING_SHARES = (0.5, 0.3, 0.2)
 class Parameters:
     """The parameters of a world, apart from its size and seed, as the module defines them.
 
-    ``association`` is in [0, 1), and 0 is a world without bias; the others are probabilities in [0, 1].
+    Both associations are in [0, 1), and 0 is a world without bias; the others are probabilities in [0, 1].
     """
 
     association: float = 0.3
@@ -67,7 +68,7 @@ class Parameters:
 
 DEFAULT = Parameters()
 # The world of ``judge demo``: people stereotype more, and an image tells more than a caption mentions.
-DEMO = Parameters(setting_association=0.3, mention=0.6, place=0.4)
+DEMO = Parameters(setting_association=0.5, mention=0.6, place=0.4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +120,9 @@ def setting_given_scene(parameters: Parameters = DEFAULT) -> FloatArray:
     """P(setting | attribute, task), [2, 12, 8], sums to 1 over settings."""
     rows = [dict(zip(settings, _SETTING_SHARES, strict=True)) for settings in _SETTINGS_OF_TASK.values()]
     of_task = np.array([[row.get(setting, 0.0) for setting in SETTINGS] for row in rows])
-    own = np.repeat(np.eye(len(CLASSES)), len(SETTINGS) // 2, axis=1) / (len(SETTINGS) // 2)
-    share = parameters.setting_association
-    return (1 - share) * of_task + share * own[:, None, :]
+    own = np.repeat(2 * np.eye(len(CLASSES)) - 1, len(SETTINGS) // 2, axis=1)
+    leaning = of_task * (1 + parameters.setting_association * own)[:, None, :]
+    return np.asarray(leaning / leaning.sum(axis=2, keepdims=True))
 
 
 def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT) -> tuple[Scene, ...]:

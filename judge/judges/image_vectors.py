@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 WIDTH, IMAGES_EACH = 256, 8
 """Numbers of a vector, at most, and images for each of them, at least."""
-# A component whose variance is a smaller share of the largest one is rounding.
-_LEAST = 1e-6
 Reals = npt.NDArray[np.float32]
 
 
@@ -50,9 +48,8 @@ class ImageVectors:
         """Principal components of standardised features, which have the same length D for all names.
 
         Both are fitted to the features of the names ``fitted``, or of all; the vectors depend on these, and on what
-        ``key`` stands for. A component has its standard deviation to the power of 1/2. Judges have one penalty for all
-        components. On drawn scenes a large penalty lost more with unscaled components (47% of things found, with this
-        power 59%). Whitened components lost nothing there (66%), but noise then counts as much as anything else.
+        ``key`` stands for. Judges have one penalty for all components: those of least variance count least. Components
+        of equal or more equal variance had more of a drawn scene's things (71% against 69%) and less of its class.
         """
         from sklearn.decomposition import PCA
         from sklearn.preprocessing import StandardScaler
@@ -66,9 +63,6 @@ class ImageVectors:
             scaler.mean_ + scaler.scale_ * components.mean_,
             components.components_.T / scaler.scale_[:, None],
         )
-        spread = ((rows - offset) @ axes).std(axis=0)
-        kept = spread**2 > _LEAST * (spread**2).max(initial=0)
-        axes = axes[:, kept] / np.sqrt(spread[kept])
         rows = (rows - offset) @ axes
         length = np.sqrt((rows**2).sum(axis=1).mean()) if rows.size else 1.0
         content = digest_of(key, *(part for name in own for part in (name, features[name].tobytes())))

@@ -107,7 +107,7 @@ class Scenes:
 
 @pytest.fixture(scope="module")
 def setting_scenes(tmp_path_factory: pytest.TempPathFactory) -> Scenes:
-    return Scenes(tmp_path_factory.mktemp("setting"), 1.0, hide=True)
+    return Scenes(tmp_path_factory.mktemp("setting"), 0.99, hide=True)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from judge.types import Direction
 
 UNIT = st.floats(0, 1)
 WORLD = {"association": st.floats(0, 0.99), "mention": UNIT, "place": UNIT, "gendered": UNIT}
-WORLDS, LEANING = st.builds(Parameters, **WORLD), st.builds(Parameters, **WORLD, setting_association=UNIT)
+WORLDS, LEANING = st.builds(Parameters, **WORLD), st.builds(Parameters, **WORLD, setting_association=st.floats(0, 0.99))
 CAPTIONING = st.builds(Captioner, stereotype=UNIT, guess=UNIT, error=UNIT)
 
 
