@@ -31,7 +31,11 @@ from judge.utils.tensors import write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TASKS = Target("tasks", ("cat", "dog", "cup"))
-BOTH, EMBEDDING, BEST = Reading(embedding=WORDLLAMA), Reading(False, WORDLLAMA), Reading(embedding=WORDLLAMA, each_side=True)
+BOTH, EMBEDDING, BEST = (
+    Reading(embedding=WORDLLAMA),
+    Reading(False, WORDLLAMA),
+    Reading(embedding=WORDLLAMA, each_side=True),
+)
 
 
 def caption(text: str, image: str = "1") -> Sample:

@@ -153,6 +153,16 @@ def test_never_decreases_in_its_knob(parameters: Parameters, one: float, other: 
         assert -1e-12 <= low <= high + 1e-12
 
 
+def test_what_a_scene_tells_is_a_sum_over_task_and_setting() -> None:
+    """So an additive judge of what an image shows can be optimal: an own setting adds log((1 + a) / (1 - a))."""
+    shares = setting_given_scene(Parameters(setting_association=0.5))
+    for of_task in np.moveaxis(shares, 1, 0):
+        happens = of_task[0] > 0
+        added = np.log(of_task[1, happens] / of_task[0, happens])
+        own = np.repeat([-1, 1], len(SETTINGS) // 2)[happens]
+        assert np.ptp(added - own * np.log(1.5 / 0.5)) == pytest.approx(0, abs=1e-12)
+
+
 def test_a_stereotyped_task_beside_the_true_one_by_hand() -> None:
     """Without association or silence: half of the time the task that is named is one of the class's own six.
 
