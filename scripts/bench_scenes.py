@@ -5,8 +5,8 @@
 needs the extra ``images``. Each draw is a world, whose simulated captioner writes what people would, but for its dose:
 its ``stereotype`` (A->T), its ``guess`` (T->A), or the share of the longest list of words that it does not know
 (vocabulary), of its words that name no class (silence), or of its words for settings that are left out (brevity). The
-last table has the value of each dose, its rise, and the rise for an optimal judge, with exactly hidden people. Draws are
-kept in --out, and the same command resumes from there.
+last table has the value of each dose, its rise, and the rise for an optimal judge, with exactly hidden people. Draws
+are kept in --out, and the same command resumes from there.
 """
 
 from __future__ import annotations

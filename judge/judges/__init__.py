@@ -265,7 +265,6 @@ class Blueprint:
             from, versions of libraries. It replaces settings of the same names, which are paths.
         tuned: recipes for other ways of tuning.
         blanked: modalities that are removed, to find where bias enters ("sat-image-only").
-        each_side: whether each side chooses settings of its own, which do not suit captions that change sides.
         reads: settings of a run that its network reads through :class:`Materials`, besides those of a backbone.
         origin: package and version, of a judge of another package; set by :func:`find_judge`.
     """
@@ -285,7 +284,6 @@ class Blueprint:
     fingerprint: Callable[[Materials], Mapping[str, str]] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Modality] = frozenset()
-    each_side: bool = False
     reads: frozenset[str] = frozenset()
     origin: str = ""
 

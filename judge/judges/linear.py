@@ -8,8 +8,7 @@ strength of regularisation changes LIC by more than captioners differ. Therefore
 vectors) is chosen within the training images by log loss, from fixed grids, and reported. Each third of these images is
 held out in turn: one third alone made LIC's standard deviation a sixth larger. C is chosen once for both sides of a
 captioner, from the first captions of each side together: chosen separately, its noise made up half of LIC's variance
-beyond that of the test captions. Judges that see choose C for each side, and may leave out a block (C = 0), as "best"
-does: beside the image human captions tell nothing more, and one C for both sides hid most of what a captioner adds.
+beyond that of the test captions. Only "best" chooses C for each side, and may leave out the words or the embedding.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ _COLUMNS = 128  # Problems times answers that are in memory at a time.
 class Reading:
     """The features that a judge reads: ``words`` and word pairs, an ``embedding`` by its name, ``vectors``.
 
-    With ``each_side``, each side chooses which of them, and C, by itself: C is 0 for what it leaves out.
+    With ``best``, each side chooses which of them, and C, by itself: C is 0 for what it leaves out.
     """
 
     words: bool = True
     embedding: str = ""
-    each_side: bool = False
+    best: bool = False
     vectors: bool = False
 
     @property
@@ -187,7 +186,7 @@ def train_together(
     """Train the judges of all sides and splits of one captioner; assignments with the same captions share features.
 
     C is that of an assignment's ``settings``, or is chosen for each split from the first captions of both sides; of
-    each side by itself if the ``reading`` says so.
+    each side by itself if the ``reading`` is the best.
     """
     by_captions: dict[int, list[int]] = {}
     for place, assignment in enumerate(assignments):
@@ -198,7 +197,7 @@ def train_together(
     if len(chosen) < len({(one.side, one.split) for one in assignments}):
         sides = [group[0].side for group in groups]
         first = {side: sides.index(side) for side in sides}
-        for together in [[side] for side in first] if reading.each_side else [list(first)]:
+        for together in [[side] for side in first] if reading.best else [list(first)]:
             places = [first[side] for side in together]
             found_c = _choose_c([each[place] for place in places], [groups[place] for place in places])
             chosen |= {(side, split): c for split, c in found_c.items() for side in together}
@@ -381,7 +380,7 @@ def _choose_one(
     trials: Sequence[tuple[_Captions, Logistic, FloatArray, list[int]]], c: Mapping[str, FloatArray], name: str
 ) -> FloatArray:
     """C of a block for each split, [S]: up its grid, with warm starts, until the loss rises; others as in ``c``."""
-    grid = (*([0.0] if trials[0][0].reading.each_side else []), *GRIDS[name][0])
+    grid = (*([0.0] if trials[0][0].reading.best else []), *GRIDS[name][0])
     best, least = np.full_like(c[name], grid[0]), np.full_like(c[name], np.inf)
     falling = np.ones(len(best), dtype=np.bool_)
     for value in grid:
@@ -432,7 +431,7 @@ def make_blueprint(name: str) -> Blueprint:
     kind, _, reference = name.partition(":")
     image, kind = kind.endswith("+image"), kind.removesuffix("+image")
     embedding = "" if kind == "linear" else reference or WORDLLAMA
-    reading = Reading(kind != "embedding", embedding, each_side=image or kind == "best", vectors=image)
+    reading = Reading(kind != "embedding", embedding, best=kind == "best", vectors=image)
     if embedding:
         load_embedding(embedding)
     what = _READ.get(kind, "1-2-grams, static embeddings") + (", image features" if image else "")
@@ -445,7 +444,6 @@ def make_blueprint(name: str) -> Blueprint:
         restore=partial(LinearJudge.restore, reading=reading),
         fingerprint=(lambda _: {"embedding": load_embedding(embedding).key}) if embedding else None,
         reads=frozenset({"embedding"} if embedding else ()),
-        each_side=reading.each_side,
     )
     if not image:
         return found

@@ -213,7 +213,7 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
 
 def _refits(job: Job, plan: Plan, work: Work) -> int:
     """How often a job's judges are trained again for the test."""
-    return plan.resamples_of(job.judge, job.evidence.target.kind, most_images(work.jobs)).get("half", 0) // 2
+    return plan.resamples_of(job.judge, job.evidence.target.kind, most_images(work.jobs)).get("exchanged", 0)
 
 
 def _settings_of_judge(job: Job, plan: Plan, work: Work, setup: TrainingSetup) -> dict[str, Any]:

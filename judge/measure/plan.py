@@ -98,8 +98,7 @@ class Plan:
             default = min(default, QUICK_REFITS)
         refits = self.refits if self.refits is not None else default if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
-        exchanged = 0 if find_judge(judge).each_side else refits
-        found: dict[ResampleKind, int] = {"exchanged": exchanged, "half": 2 * refits, "shuffled": chance}
+        found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
         return {kind: count for kind, count in found.items() if count}
 
     def ratio(self, metric: Metric) -> float:

@@ -2,8 +2,7 @@
 
 For every captioner and metric the run's data are resampled (:class:`~judge.evidence.Resample`), and alignment, splits,
 judges, scores and priors are computed again. What a run chooses once is kept: word vectors, and what judges that are
-trained jointly choose for both sides (C of ``linear``). Judges of which each side chooses for itself choose again: their
-choice is a large part of the error.
+trained jointly choose (C of ``linear``).
 """
 
 from collections import Counter, defaultdict
@@ -46,15 +45,13 @@ def refit(
     ``jobs`` are the run's own, and ``notes`` what their judges chose.
     """
     refits: list[tuple[float, Jobs]] = []
-    for job, chosen in chosen_settings(jobs, notes):
+    for job, settings in chosen_settings(jobs, notes):
         if not setup.is_trained(job.member.judge):
             continue
-        settings = {} if job.member.judge.each_side else chosen
         compared = compares(job.metrics)
         counts = plan.resamples_of(job.judge, job.evidence.target.kind, most_images(jobs))
         if not compared:  # A single side has no captions to exchange: labels are shuffled as often.
-            counts["shuffled"] = max(counts.get("shuffled", 0), counts.get("half", 0) // 2)
-            counts.pop("exchanged", None)
+            counts["shuffled"] = max(counts.get("shuffled", 0), counts.pop("exchanged", 0))
         for kind, count in counts.items():
             for number in range(count):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
@@ -87,7 +84,7 @@ def warn_of_many(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> Itera
     times = [plan.resamples_of(job.judge, job.evidence.target.kind, most_images(jobs)) for job in again]
     number = sum(sum(of.values()) for of in times)
     if number > _MANY:
-        fewest = min(of.get("half", 0) // 2 for of in times)
+        fewest = min(of.get("exchanged", 0) for of in times)
         fewer = f"; --refits {fewest // 2} trains about half of them" if fewest >= _HALVED else ""
         slow = dict.fromkeys(
             metric.title for job in again if job.evidence.target.kind == "tasks" for metric in job.metrics

@@ -226,9 +226,8 @@ def _inference(result: Result) -> Iterator[str]:
         times = " or ".join(str(number) for number in sorted(set(run["refits"].values()), reverse=True) if number)
         scenes = " within scenes" if run["labels"].get("scenes") else ""
         on = "captions exchanged between the sides of an image" if compared else f"shuffled labels{scenes}"
-        halved = [row.chance_level is None for row in rows if row.basis == "refits"]
-        but = " (but for conditional leakage, and judges that choose for each side what they read)" * any(halved)
-        other = "" if all(halved) else f", and{but} as often on {on}"
+        given = [bool(row.metric.given) for row in rows if row.basis == "refits"]
+        other = "" if all(given) else f", and{' (but for conditional leakage)' * any(given)} as often on {on}"
         yield (
             f"Refits: judges trained again {times} times on both halves of the images{other}. Their values give the "
             "standard error."

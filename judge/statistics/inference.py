@@ -24,8 +24,6 @@ leaves it out exactly where p is below 0.05.
   the variance falls with the number itself, and halves are then right. Their error is divided by the geometric mean of
   both, 1.19. Exchanges are not used: their mean is 0 by symmetry, and they know nothing of a captioner whose captions
   tell more on some images than on others.
-- **Judges of which each side chooses what it reads** (judges of images, "best") choose again on every half, and have no
-  exchanges: a side's choice does not suit captions of the other.
 - **Splits** (:func:`from_splits`). Without refits, the values of K splits (folds of one draw, or hold-outs): their
   variance is corrected for training sets that overlap, by 1/K + tested / trained images (Nadeau and Bengio, Machine
   Learning 2003).

@@ -31,11 +31,7 @@ from judge.utils.tensors import write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TASKS = Target("tasks", ("cat", "dog", "cup"))
-BOTH, EMBEDDING, BEST = (
-    Reading(embedding=WORDLLAMA),
-    Reading(False, WORDLLAMA),
-    Reading(embedding=WORDLLAMA, each_side=True),
-)
+BOTH, EMBEDDING, BEST = Reading(embedding=WORDLLAMA), Reading(False, WORDLLAMA), Reading(embedding=WORDLLAMA, best=True)
 
 
 def caption(text: str, image: str = "1") -> Sample:
@@ -129,7 +125,7 @@ def test_a_saved_judge_refuses_another_table_of_the_same_name(tmp_path: Path) ->
     table, samples = tmp_path / "vectors.txt", make_samples(60)
     table.write_text("clue0 1.0 0.0\nclue1 0.0 1.0\n")
     name = f"best:{table}"
-    judge = LinearJudge(GENDER, Reading(embedding=str(table), each_side=True)).fit(samples, seed=0)
+    judge = LinearJudge(GENDER, Reading(embedding=str(table), best=True)).fit(samples, seed=0)
     saved = Saved(tmp_path / "x", name, GENDER, None, NOTHING, vocabulary=judge.vocabulary)
     write_tensors(saved.path, judge.tensors(), saved.notes())
     assert open_self_trained(read_saved(saved.path)).predict(samples).notes == judge.c

@@ -21,7 +21,7 @@ from judge.types import Sample, Target
 from judge.utils.parallel import threads
 
 WORDLLAMA = "wordllama"
-BEST = Reading(embedding=WORDLLAMA, each_side=True)
+BEST = Reading(embedding=WORDLLAMA, best=True)
 
 LABELS = 8
 TASKS = Target("tasks", (*(f"object {n}" for n in range(LABELS)), "never", "always"))
@@ -211,7 +211,7 @@ def test_the_best_judge_leaves_out_what_does_not_help(tmp_path: Path) -> None:
     """The embedding knows none of the words."""
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("zebra 1.0 2.0\n")
-    c = LinearJudge(GENDER, Reading(embedding=str(vectors), each_side=True)).fit(make_samples(90), seed=0).c
+    c = LinearJudge(GENDER, Reading(embedding=str(vectors), best=True)).fit(make_samples(90), seed=0).c
     assert c["C of embedding"] == 0 < c["C"]
 
 
