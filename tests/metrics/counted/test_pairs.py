@@ -169,7 +169,7 @@ def value_of(name: str, *given: object) -> float:
     return found
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(world=worlds(), seed=st.integers(0, 9))
 def test_invariants(world: World, seed: int) -> None:
     """The order of samples, classes and labels, and their repetition, change nothing; nor does a label nobody has."""
