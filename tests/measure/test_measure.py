@@ -215,12 +215,12 @@ def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
 def test_linear_judges_see(tmp_path: Path) -> None:
     """They beat readers where settings go with the attribute and no caption names them; so does what is known."""
     parameters = Parameters(association=0.0, setting_association=0.95, place=0.0)
-    world = make_world(400, seed=5, parameters=parameters)
-    files = few(write_world(world, {"plain": FAITHFUL}, tmp_path / "world", pictures=96), 3)
+    world = make_world(240, seed=5, parameters=parameters)
+    files = few(write_world(world, {"plain": FAITHFUL}, tmp_path / "world", pictures=64), 1)
     settings = settings_of(files, tmp_path) | {"backbone": "patches", "resamples": 200, "protocol": "crossfit"}
     judges = ["linear+image", "linear+image-caption-only", "linear+image-image-only"]
     settings |= {"folds": 3, "refits": 2, "chance": 0}
-    result = evaluate(**settings, metrics="imagecaptioner2,conditional", judge=judges, given="image")
+    result = evaluate_numbers(**settings, metrics="imagecaptioner2,conditional", judge=judges, given="image")
     table = {row.judge: row for row in result.summaries if row.metric.name == "imagecaptioner2"}
     seeing, reading, looking = (known(table[name].human) for name in judges)
     # 0.95 of the settings are the class's own.
@@ -249,7 +249,8 @@ def test_linear_judges_see(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def examined(world: World) -> Result:
     generated = simulate(world, name="much", captioner=Captioner(stereotype=0.9))
-    return evaluate(Corpus(world.human, (generated,), world.labels), metrics=["lic", "error"], **QUICK)
+    corpus = with_captions(Corpus(world.human, (generated,), world.labels))
+    return evaluate(corpus, metrics=["lic", "error"], **QUICK)
 
 
 def lic_by_hand(examined: Result, world: World) -> pd.Series[float]:
@@ -311,9 +312,10 @@ def test_very_many_refits_are_announced(
     shown = list[int]()
     monkeypatch.setattr("judge.measure.refits._MANY", 10)
     with caplog.at_level("INFO"):
-        result = evaluate(
-            corpus, **given, refits=10, progress=lambda what, _, total: shown.append(total * what.startswith("refits"))
-        )
+        result = evaluate_numbers(
+            with_captions(corpus, 1), **given, refits=10,
+            progress=lambda what, _, total: shown.append(total * what.startswith("refits")),
+        )  # fmt: skip
     (line,) = [of for of in caplog.messages if "will be trained" in of]
     captioners = len(result.run["captioners"])
     judges = len(result.scores[["captioner", "side", "index", "seed", "fold"]].drop_duplicates())
@@ -338,10 +340,11 @@ def test_refits_take_turns(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> N
         return train_members(members, *args, **given)
 
     given: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "seeds": 1, "chance": 0, "refits": 8}
-    expected = evaluate(corpus, **given, workers=1).replicates
+    one = with_captions(corpus, 1)
+    expected = evaluate_numbers(one, **given, workers=1).replicates
     monkeypatch.setattr("judge.measure.refits.train_members", train)
     monkeypatch.setattr("judge.measure.refits.TOGETHER", 2)
-    found = evaluate(corpus, **given, workers=1).replicates
+    found = evaluate_numbers(one, **given, workers=1).replicates
     pd.testing.assert_frame_equal(found, expected)
     names = [name for name, _ in groupby(trained)]
     assert len({*trained}) > 1
