@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers import evaluate_numbers
 
 from judge import Corpus, evaluate
 from judge.evidence import EvidenceBuilder
@@ -72,7 +73,7 @@ def result_of(corpus: Corpus, change: Callable[[list[str], Said], Said], name: s
     said = change(images, {image: captions.by_image[image] for image in images})
     human = replace(corpus.human, by_image={image: corpus.human.by_image[image] for image in images})
     found = replace(corpus, human=human, generated=(Captions("cap", said, "cap.json"),))
-    return evaluate(found, metrics="error,ratio", resamples=100)
+    return evaluate_numbers(found, metrics="error,ratio", resamples=100)
 
 
 def moved(images: list[str], said: Said) -> Said:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import known
+from helpers import evaluate_numbers, known
 
 from judge import Corpus, evaluate
 from judge.errors import JudgeError
@@ -22,7 +22,8 @@ from judge.report.sections import markdown_report, plain, print_result
 from judge.report.verdicts import person_verdicts
 from judge.types import Captions
 
-QUICK: dict[str, Any] = {"metrics": "conditional", "refits": 4}
+QUICK: dict[str, Any] = {"metrics": "conditional", "refits": 4, "workers": 1}
+IMAGES = 240
 
 
 def sample(coco: Path, count: int) -> Corpus:
@@ -36,12 +37,17 @@ def sample(coco: Path, count: int) -> Corpus:
 
 @pytest.fixture(scope="module")
 def people(coco: Path) -> Corpus:
-    return sample(coco, 400)
+    return sample(coco, IMAGES)
 
 
-def test_a_table_is_made_of_files_alone(people: Corpus) -> None:
-    result = evaluate(people, **QUICK)
-    (row,) = result.summaries
+@pytest.fixture(scope="module")
+def alone(people: Corpus) -> Result:
+    """Of one captioner."""
+    return evaluate_numbers(people, **QUICK)
+
+
+def test_a_table_is_made_of_files_alone(alone: Result) -> None:
+    result, (row,) = alone, alone.summaries
     assert row.metric.name == "conditional"
     assert row.judge == "words+embedding"
     assert row.basis == "refits"
@@ -58,10 +64,15 @@ def test_a_table_is_made_of_files_alone(people: Corpus) -> None:
 
 
 @pytest.fixture(scope="module")
-def two(people: Corpus) -> Result:
-    """Of two captioners; the second has two captions of an image, the same of all images."""
+def both(people: Corpus) -> Corpus:
+    """With a captioner before the other, which has two captions of an image, the same of all images."""
     told = Captions("told", dict.fromkeys(people.human.by_image, ("a nurse", "a person")))
-    return evaluate(replace(people, generated=(people.generated[0], told)), **QUICK)
+    return replace(people, generated=(told, *people.generated))
+
+
+@pytest.fixture(scope="module")
+def two(both: Corpus) -> Result:
+    return evaluate(both, **QUICK)
 
 
 def test_examples_are_the_captions_that_tell_most(two: Result) -> None:
@@ -98,7 +109,7 @@ def test_verdicts_and_such_examples_come_first(two: Result, capsys: pytest.Captu
     page = make_page(two, [("", "")], {})
     first = page[page.index('<section id="first-examples"') : page.index('<section id="measured"')]
     kinds = re.findall('data-captioner="(.+?)".+?data-chosen="(.+?)"', first)
-    assert kinds == [("first", "adds")] * 3 + [("told", "adds")] * 3
+    assert kinds == [("told", "adds")] * 3 + [("first", "adds")] * 3
     assert first.count("From what is known and the captioner's words".replace("'", "&#39;")) == 6
 
 
@@ -120,56 +131,39 @@ def test_what_can_be_shown_fits_what_was_measured(counts: tuple[int, int], error
     assert expected_detectable(counts) == pytest.approx(2.8 * error, rel=0.03)
 
 
-def test_few_images_are_told_beforehand(people: Corpus, caplog: pytest.LogCaptureFixture) -> None:
-    line = "With 400 images, conditional leakage can show only amplifications of more than about"
-    with caplog.at_level("INFO", "judge"):
-        evaluate(people, **QUICK)
-        assert [text for text in caplog.messages if text.startswith(line)] != []
-        caplog.clear()
-        evaluate(people, **QUICK, small=0.06)
-        assert [text for text in caplog.messages if "can show only" in text] == []
+def test_two_processes_measure_the_same(both: Corpus, two: Result) -> None:
+    scores = evaluate_numbers(both, **QUICK | {"workers": 2}).scores
+    pd.testing.assert_frame_equal(two.scores, scores, rtol=1e-4)
 
 
-def test_two_processes_measure_the_same(people: Corpus) -> None:
-    both = replace(people, generated=(*people.generated, replace(people.generated[0], name="again")))
-    one, two = (evaluate(both, **QUICK, workers=workers) for workers in (1, 2))
-    pd.testing.assert_frame_equal(one.scores, two.scores, rtol=1e-4)
-    assert one.summaries[0].amplification == pytest.approx(one.summaries[1].amplification)
-
-
-def test_captioners_do_not_depend_on_their_company(people: Corpus) -> None:
-    both = replace(
-        people, generated=(*people.generated, Captions("other", dict.fromkeys(people.human.by_image, ("a dog",))))
-    )
-    (alone,), (beside, other) = (evaluate(of, **QUICK).summaries for of in (people, both))
-    assert beside.amplification == pytest.approx(alone.amplification)
+def test_captioners_do_not_depend_on_their_company(alone: Result, two: Result) -> None:
+    other, beside = two.summaries
+    assert beside.amplification == pytest.approx(alone.summaries[0].amplification)
     # The same words for all images tell nothing beyond what is known.
     assert known(other.generated) == pytest.approx(0, abs=0.005)
 
 
-def test_a_quick_run_has_fewer_refits(people: Corpus) -> None:
-    result = evaluate(people, metrics="conditional", quick=True)
+SAID_OF_FEW = f"With {IMAGES} images, conditional leakage can show only amplifications of more than about"
+
+
+def test_a_quick_run_has_fewer_refits(people: Corpus, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "judge"):
+        result = evaluate_numbers(people, metrics="conditional", quick=True, workers=1, small=0.09)
+    assert not any(SAID_OF_FEW in text for text in caplog.messages)
     assert result.run["refits"] == {"given": 8}
     assert known(result.summaries[0].degrees) == 8
 
 
-def test_bias_is_found(people: Corpus) -> None:
-    of = people.generated[0]
-    source = known(people.labels)
-    dosed = inject_all(people, of, 1.0)
-    plain, biased = (evaluate(replace(people, generated=(one,)), **QUICK).summaries[0] for one in (of, dosed))
+def test_bias_is_found(people: Corpus, alone: Result, caplog: pytest.LogCaptureFixture) -> None:
+    """Of captions with a word beside them that goes with the class of each image."""
+    word, labels = {"female": "kitchen", "male": "skateboard"}, known(people.labels).by_image
+    dosed = {i: (f"{texts[0]} near a {word[labels[i]]}",) for i, texts in people.generated[0].by_image.items()}
+    with caplog.at_level("INFO", "judge"):
+        (biased,) = evaluate_numbers(replace(people, generated=(Captions("dosed", dosed),)), **QUICK).summaries
+    assert any(text.startswith(SAID_OF_FEW) for text in caplog.messages)
+    (plain,) = alone.summaries
     assert known(biased.amplification) > known(plain.amplification) + 0.05
     assert known(biased.p_value) < 0.01 < known(plain.p_value)
-    assert set(source.by_image.values()) == {"female", "male"}
-
-
-def inject_all(corpus: Corpus, captions: Captions, dose: float) -> Captions:
-    """``captions`` with a word beside the class of each image."""
-    word = {"female": "kitchen", "male": "skateboard"}
-    labels = known(corpus.labels).by_image
-    return Captions(
-        "dosed", {image: (f"{texts[0]} near a {word[labels[image]]}",) for image, texts in captions.by_image.items()}
-    )
 
 
 def test_fewer_than_three_human_captions_are_refused(people: Corpus) -> None:
@@ -186,10 +180,10 @@ def test_objects_are_known(people: Corpus, coco: Path) -> None:
     )
     few = replace(people.human, by_image={image: texts[:1] for image, texts in people.human.by_image.items()})
     corpus = replace(people, human=few, tasks=shown.tasks)
-    (row,) = evaluate(corpus, **{**QUICK, "metrics": "conditional:objects"}).summaries
+    (row,) = evaluate_numbers(corpus, **{**QUICK, "metrics": "conditional:objects"}).summaries
     # Activities are derived from human captions, and so from the reference's own: judges do not know them.
     more = {**QUICK, "metrics": "conditional:objects", "tasks": ["coco-objects", "activities"]}
-    assert evaluate(corpus, **more).summaries[0].amplification == pytest.approx(row.amplification, abs=1e-6)
+    assert evaluate_numbers(corpus, **more).summaries[0].amplification == pytest.approx(row.amplification, abs=1e-6)
     assert row.title == "Conditional leakage (objects) (words+embedding)"
     assert np.isfinite(known(row.amplification))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import known, one_line, read_rows, refusal
+from helpers import evaluate_numbers, known, one_line, read_rows, refusal
 
 from judge import evaluate
 from judge.calibration.grammar import WorldFiles, make_world, simulate, write_world
@@ -23,13 +23,8 @@ from judge.corpus.tasks import Tasks
 from judge.types import Captions, Labels
 
 QUICK: dict[str, Any] = {
-    "resamples": 100,
-    "workers": 1,
-    "folds": 3,
-    "refits": 0,
-    "chance": 0,
-    "least": 2,
-}
+    "resamples": 100, "workers": 1, "folds": 2, "refits": 0, "chance": 0, "least": 2,
+}  # fmt: skip
 GENDERS, SKINS, OBJECTS = {"female": "woman", "male": "man"}, {"d": "tanned", "l": "pale"}, ("dog", "cat", "bus")
 CELLS = [f"{gender} & {skin}" for gender, skin in product(GENDERS, SKINS)]
 SKIN_WORDS = "name: skin\nclasses: {d: [tanned], l: [pale]}\n"
@@ -103,7 +98,7 @@ def test_counted_metrics_of_product_classes(words: bool, named: Named, tmp_path:
     corpus = draw()
     expected = by_hand(corpus, named)
     lexicon = {"skin": str(tmp_path / "skin.yaml")} if words else {}
-    result = evaluate(corpus, metrics=[*expected], lexicon=lexicon, **QUICK)
+    result = evaluate_numbers(corpus, metrics=[*expected], lexicon=lexicon, **QUICK)
     assert {row.metric.name: row.published for row in result.summaries} == pytest.approx(expected)
     assert result.run["attribute"] == "gender & skin"
     assert result.run["lexicon"]["without_words"] == ([] if words else ["skin"])
@@ -117,8 +112,8 @@ def test_a_second_attribute_of_one_class_changes_no_number() -> None:
     place = Labels("place", ("here",), dict.fromkeys(world.labels.by_image, "here"), "all")
     both = replace(corpus, labels=multiply_labels([place, world.labels]))
     settings = {**QUICK, "metrics": "lic,leakage,dbac,ba,dba,dpa,ratio,error", "refits": 2, "seeds": 1}
-    alone = evaluate(corpus, **settings)
-    product_ = evaluate(both, **settings, lexicon={"place": "none"})
+    alone = evaluate_numbers(corpus, **settings)
+    product_ = evaluate_numbers(both, **settings, lexicon={"place": "none"})
     for one, other in zip(alone.summaries, product_.summaries, strict=True):
         assert asdict(one) == asdict(other)
     pd.testing.assert_frame_equal(alone.replicates, product_.replicates)
@@ -129,7 +124,7 @@ def test_a_second_attribute_of_one_class_changes_no_number() -> None:
 def test_small_and_empty_classes_are_left_out_of_all_metrics() -> None:
     """9 and 0 images of a class."""
     corpus = draw((9, 30, 0, 26))
-    result = evaluate(corpus, metrics="lic,error", **QUICK)
+    result = evaluate_numbers(corpus, metrics="lic,error", **QUICK)
     labels = result.run["labels"]
     assert labels["classes"] == {"female & l": 30, "male & l": 26}
     assert labels["left_out"] == {"female & d": 9, "male & d": 0}
@@ -144,8 +139,8 @@ def test_small_and_empty_classes_are_left_out_of_all_metrics() -> None:
     whole = draw()
     shown = {image: (int(image) % 2,) for image in whole.human.by_image if int(image) > 4}
     few = replace(whole, tasks=Tasks(("cat", "dog"), shown, "drawn"))
-    assert evaluate(few, metrics="lic", **QUICK).run["labels"]["left_out"] == {}
-    found = evaluate(few, metrics="lic,dbac-ta", **QUICK).run
+    assert evaluate_numbers(few, metrics="lic", **QUICK).run["labels"]["left_out"] == {}
+    found = evaluate_numbers(few, metrics="lic,dbac-ta", **QUICK).run
     assert found["labels"]["left_out"] == {"female & d": 9}
     assert found["captioners"]["cap"]["images"] == {"female & l": 20, "male & d": 17, "male & l": 26}
 
@@ -181,11 +176,11 @@ def test_a_corpus_with_labels_of_some(tmp_path: Path) -> None:
     (tmp_path / "skin.yaml").write_text(SKIN_WORDS, encoding="utf-8")
     settings = {**QUICK, "metrics": "error", "lexicon": {"skin": str(tmp_path / "skin.yaml")}}
     with_place = {**settings, "lexicon": {**settings["lexicon"], "place": "none"}}
-    found = evaluate(replace(corpus, labels=gender), attribute=["gender", "skin"], **settings)
+    found = evaluate_numbers(replace(corpus, labels=gender), attribute=["gender", "skin"], **settings)
     assert [of["derived"] for of in found.run["labels"]["attributes"].values()] == [False, True]
     place = Labels("place", ("here",), dict.fromkeys(gender.by_image, "here"), "all")
     three = replace(corpus, labels=multiply_labels([place, gender]))
-    again = evaluate(three, attribute=["place", "gender", "skin"], **with_place)
+    again = evaluate_numbers(three, attribute=["place", "gender", "skin"], **with_place)
     assert again.summaries == found.summaries
     with one_line("labels are of 'place & gender', not of 'gender'"):
         evaluate(three, attribute="gender")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import known
+from helpers import evaluate_numbers, known, with_captions
 from long_captions import LONGEST, SHORTEST, long_corpus
 
 from judge import evaluate
@@ -23,13 +23,8 @@ from judge.training.judge_file import read_saved, sample_captions
 from judge.types import Captions
 
 QUICK: dict[str, Any] = {
-    "metrics": "lic",
-    "folds": 5,
-    "refits": 0,
-    "chance": 0,
-    "resamples": 100,
-    "workers": 1,
-}
+    "metrics": "lic", "folds": 2, "refits": 0, "chance": 0, "resamples": 100, "workers": 1,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -81,9 +76,9 @@ def long_captions(world: World, doses: Sequence[float], name: str = "long") -> C
 
 def test_where_the_bias_is(tmp_path: Path) -> None:
     """Bias in later sentences alone is found; captions of the same form without it have none."""
-    world = make_world(400, seed=5)
+    world = make_world(300, seed=5)
     captioners = long_captions(world, (0, 0.9, 0.9), "late"), long_captions(world, (0, 0, 0), "null")
-    corpus = Corpus(world.human, captioners, world.labels)
+    corpus = with_captions(Corpus(world.human, captioners, world.labels))
     result = evaluate(corpus, **QUICK, breakdown=True, out=tmp_path / "run")
     late, null = (known(row.amplification) for row in result.summaries)
     assert late > 0.08
@@ -105,13 +100,13 @@ def test_short_captions_stay_as_they_are(world: World) -> None:
     """A second sentence that fewer than nine in ten captions have changes nothing, on either side."""
     told = simulate(world, name="a", captioner=Captioner(stereotype=0.5))
     some = {image: (f"{of[0]}. It is sunny.",) if n % 2 else of for n, (image, of) in enumerate(told.by_image.items())}
-    corpus = Corpus(world.human, (Captions("some", some),), world.labels)
-    result = evaluate(corpus, **QUICK)
-    chosen = evaluate(corpus, **QUICK, text="whole")
+    corpus = with_captions(Corpus(world.human, (Captions("some", some),), world.labels), 1)
+    result = evaluate_numbers(corpus, **QUICK)
+    chosen = evaluate_numbers(corpus, **QUICK, text="whole")
     assert chosen.summaries == result.summaries
     assert chosen.void == result.void
     most = {image: (f"{of[0]}. It is sunny.",) if n % 5 else of for n, (image, of) in enumerate(told.by_image.items())}
-    result = evaluate(replace(corpus, generated=(Captions("most", most),)), **QUICK)
+    result = evaluate_numbers(replace(corpus, generated=(Captions("most", most),)), **QUICK)
     assert not any("sentences" in line for line in summary_lines(result))
 
 
@@ -119,9 +114,9 @@ def test_what_captions_name_is_theirs_as_a_whole(world: World) -> None:
     """Priors and coverage are those of whole captions: a sentence without a person names the caption's."""
     told = simulate(world, name="a", captioner=Captioner(stereotype=0.5))
     more = Captions("long", {image: (f"{of[0].capitalize()}. It is sunny.",) for image, of in told.by_image.items()})
-    corpus = Corpus(world.human, (more,), world.labels)
+    corpus = with_captions(Corpus(world.human, (more,), world.labels), 1)
     settings = {**QUICK, "metrics": "dbac-at,ratio"}
-    by_sentence, whole = (evaluate(corpus, **settings, text=text) for text in ("sentences", "whole"))
+    by_sentence, whole = (evaluate_numbers(corpus, **settings, text=text) for text in ("sentences", "whole"))
     for one, other in zip(by_sentence.summaries, whole.summaries, strict=True):
         assert one.generated is not None
         if one.metric.counted:
@@ -134,13 +129,13 @@ def test_what_captions_name_is_theirs_as_a_whole(world: World) -> None:
 
 def test_a_judge_of_sentences_reads_every_sentence_of_new_captions(world: World, tmp_path: Path) -> None:
     """Each with an index of its own; a judge of human captions, which were whole, reads captions whole."""
-    corpus = Corpus(world.human, (long_captions(world, (0.5, 0.5)),), world.labels)
-    evaluate(corpus, **{**QUICK, "folds": 2}, checkpoints=tmp_path)
+    corpus = with_captions(Corpus(world.human, (long_captions(world, (0.5, 0.5)),), world.labels))
+    evaluate_numbers(corpus, **QUICK, checkpoints=tmp_path)
     saved = [read_saved(path) for path in sorted(tmp_path.glob("*.weights.safetensors"))]
     new = {"1": ["A dog sits. A man runs. He smiles.", "A cat."], "2": ["A bird."]}
     for side, texts in (("generated", [2, 1, 1, 1]), ("human", [2, 1])):
         found = [of for of in saved if of.data["side"] == side]
-        assert len(found) == (2 if side == "generated" else 5) * 2
+        assert len(found) == 2 * 2  # Two sentences or captions, two folds.
         parts = sample_captions(new, found[0])
         assert [len(part) for part in parts] == texts
         assert parts[0][0].words[-1] == "."
@@ -154,11 +149,11 @@ def test_captions_of_100_words_on_real_data(coco: Path) -> None:
     Without a dose whole captions have +0.36 to +0.41 (docs/guides/your-captioner.md).
     """
     people = Corpus.read(human=coco / "captions_human.json", captions=[], labels=coco / "gender.csv")
-    null, dosed = (long_corpus(people, images=600, seed=1, dose=dose) for dose in (0, 0.8))
+    null, dosed = (long_corpus(people, images=400, seed=1, dose=dose) for dose in (0, 0.8))
     words = [len(of[0].split()) for of in null.generated[0].by_image.values()]
     assert min(words) >= SHORTEST
     assert max(words) <= LONGEST
-    assert known(evaluate(dosed, **QUICK, judge="words+embedding").summaries[0].amplification) > 0.05
-    by_sentence, whole = (evaluate(null, **QUICK, text=text).summaries[0] for text in ("sentences", "whole"))
+    assert known(evaluate_numbers(dosed, **QUICK, judge="words+embedding").summaries[0].amplification) > 0.05
+    by_sentence, whole = (evaluate_numbers(null, **QUICK, text=text).summaries[0] for text in ("sentences", "whole"))
     assert abs(known(by_sentence.amplification)) < 0.03
     assert known(whole.amplification) > 0.2

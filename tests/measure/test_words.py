@@ -47,17 +47,17 @@ class Run:
         return word_contributions(self.jobs, self.notes, self.plan)
 
 
-def run(corpus: Corpus, words: Lexicons | None = None, **asked: Any) -> Run:
+def run(corpus: Corpus, **asked: Any) -> Run:
     plan = Plan(**QUICK | asked)
-    jobs = lay_out(corpus, plan, words or Lexicons(None)).jobs
+    jobs = lay_out(corpus, plan, Lexicons(None)).jobs
     answers = train_members([job.member for job in jobs], TrainingSetup(workers=1), then=keep_predictions)
     rows = [answer_rows(job.member, of)[0] for job, of in zip(jobs, answers, strict=True)]
     return Run(plan, jobs, answers, score_table(jobs, rows))
 
 
-def draw(classes: int, images: int = 50, *, seed: int = 0) -> Corpus:
+def draw(classes: int, images: int = 50) -> Corpus:
     """Captions of noise that tell the class now and then, the captioners' more; every 15th image may lack one."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     truth = {f"i{n:03}": n % 5 % classes for n in range(images)}
 
     def say(told: float, count: int) -> dict[str, tuple[str, ...]]:
@@ -115,11 +115,11 @@ def terms_of(text: str) -> set[str]:
     return {*words, *map(" ".join, pairwise(words))}
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("protocol", ["crossfit", "paper"])
-def test_contributions_add_up(protocol: str, classes: int) -> None:
+@pytest.mark.parametrize(("classes", "protocol"), [(3, "crossfit"), (2, "paper")])
+def test_contributions_add_up(protocol: str, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """To the mean log odds of either side, and so to their difference; whichever rows are gathered in one."""
-    found = run(draw(classes), protocol=protocol, seeds=2 if protocol == "crossfit" else 6)
+    monkeypatch.setattr("judge.measure.words.LARGEST", 40)
+    found = run(draw(classes), protocol=protocol, seeds=2)
     table = found.words()
     # What is slow here averages as the metrics do.
     scores = found.scores[(found.scores["metric"] == "leakage") & (found.scores["captioner"] == "two")]
@@ -132,7 +132,7 @@ def test_contributions_add_up(protocol: str, classes: int) -> None:
         for side in SIDES:
             assert rows[side].sum() == pytest.approx(slow_mean(found, str(captioner), side), abs=1e-9)
         assert np.allclose(rows["generated"] - rows["human"], rows["contribution"], atol=1e-12)
-        assert len(rows) == LARGEST + 2
+        assert len(rows) == 40 + 2
         terms, others, intercept = rows[:-2], rows.iloc[-2], rows.iloc[-1]
         assert terms["contribution"].abs().is_monotonic_decreasing
         assert terms["term"].is_unique
@@ -189,9 +189,9 @@ def test_terms_have_scikit_learns_weights(classes: int, monkeypatch: pytest.Monk
             assert terms[side].abs().max() > 1e-3
 
 
-def tell(images: int = 240, *, seed: int = 0) -> Corpus:
+def tell(images: int = 120) -> Corpus:
     """Of both sides the same captions of noise; half of a captioner's of men have a surfboard somewhere."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     truth = {f"{n:03}": ("female", "male")[n % 2] for n in range(images)}
     plain = {image: [f"n{n}" for n in rng.integers(12, size=5)] for image in truth}
     told = {image: list(words) for image, words in plain.items()}
@@ -215,7 +215,7 @@ def test_a_word_that_the_captioner_alone_says_of_one_class_comes_first() -> None
     assert set(examples) <= {f"{image}: {text}" for image, text in said.items()}
 
 
-@pytest.mark.parametrize(("classes", "protocol"), [(2, "crossfit"), (3, "crossfit"), (2, "paper")])
+@pytest.mark.parametrize(("classes", "protocol"), [(3, "crossfit"), (2, "paper")])
 def test_words_of_chosen_captions_add_up_to_what_their_judge_said(classes: int, protocol: str) -> None:
     """Of each caption, by the first judge that scored it: its probabilities in the run, and its own words."""
     found = run(draw(classes), protocol=protocol, seeds=2)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import evaluate_numbers
+from leaning import SHOWN, lean
 
 from judge import dbac, dpac, evaluate
 from judge.corpus import Corpus
@@ -21,35 +22,10 @@ from judge.metrics.scores import SCORES
 from judge.statistics.judged import Statistic
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.types import Captions, Labels
+from judge.types import Captions
 
 QUICK = {"resamples": 200, "workers": 1, "folds": 3, "refits": 0, "chance": 0}
 FEW = Settings(resamples=50)
-NAMED = {"female": "woman", "male": "man"}
-SHOWN = ("cat", "dog")
-
-
-def draw(
-    images: int, *, female: float = 0.5, leaning: float = 0.8, error: float = 0.0, mistaken: float = 0.0, seed: int = 0
-) -> Corpus:
-    """Women are shown with dogs, men with cats, with probability ``leaning``; captions say what is shown.
-
-    The captioner names the class's own animal where people's captions do not, in a share ``error`` of images, and the
-    animal's class where that is not the person's, in a share ``mistaken``.
-    """
-    rng = np.random.default_rng(seed)
-    classes = {str(i): "female" if rng.random() < female else "male" for i in range(images)}
-    own = {"female": 1, "male": 0}
-    shown = {image: own[name] if rng.random() < leaning else 1 - own[name] for image, name in classes.items()}
-    told = {image: own[name] if rng.random() < error else shown[image] for image, name in classes.items()}
-    taken = {image: ("male", "female")[shown[image]] if rng.random() < mistaken else classes[image] for image in shown}
-
-    def say(animals: Mapping[str, int], people: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-        return {image: (f"a {NAMED[people[image]]} with a {SHOWN[which]}",) for image, which in animals.items()}
-
-    labels = Labels("gender", ("female", "male"), classes, "test")
-    tasks = Tasks(SHOWN, {image: (which,) for image, which in shown.items()}, "test")
-    return Corpus(Captions("human", say(shown, classes)), (Captions("cap", say(told, taken)),), labels, tasks)
 
 
 def row(result: Result, metric: str) -> pd.Series:
@@ -67,7 +43,7 @@ def test_bayes_value_in_a_world_that_is_known() -> None:
     The captioner exchanges half of the other animals for the class's own: P(own) = 0.9; A->T 0.9 x 1 = 0.9;
     T->A: the animals shown are the same, words tell no more: 0.8869.
     """
-    result = evaluate(draw(3000, female=0.3, leaning=0.8, error=0.5), metrics="dbac:accuracy", **QUICK)
+    result = evaluate_numbers(lean(1500, female=0.3, stereotype=0.5), metrics="dbac:accuracy", **QUICK)
     there, back = row(result, "dbac-at:accuracy"), row(result, "dbac-ta:accuracy")
     assert (there["human"], there["generated"]) == (pytest.approx(0.8, abs=0.03), pytest.approx(0.9, abs=0.03))
     assert there["amplification"] == pytest.approx((0.9 - 0.8) / (0.9 + 0.8), abs=0.01)
@@ -90,12 +66,11 @@ def make_rows(rng: np.random.Generator, metric: str) -> pd.DataFrame:
     return table.assign(**said, **told, probability=p, loss=-np.log(p), validation_loss=rng.random(160))
 
 
-@pytest.mark.parametrize("score", [name for name, score in SCORES.items() if not (score.relative or name == "gain")])
 @pytest.mark.parametrize("name", ["dbac-at", "dbac-ta", "dpac-at", "dpac-ta"])
-def test_antisymmetric_bounded_and_zero_for_identical_sides(name: str, score: str) -> None:
-    metric = f"{name}:{score}"
-    for seed in range(3):
-        scores = make_rows(np.random.default_rng(seed), find_metric(metric).name)
+def test_antisymmetric_bounded_and_zero_for_identical_sides(name: str) -> None:
+    plain = [score for score, of in SCORES.items() if not (of.relative or score == "gain")]
+    for seed, score in enumerate(plain):
+        scores = make_rows(np.random.default_rng(seed), find_metric(f"{name}:{score}").name)
         swapped = scores.assign(side=scores["side"].map({"human": "generated", "generated": "human"}))
         (one,), (other,) = (summarise(rows, None, FEW) for rows in (scores, swapped))
         assert one.amplification == pytest.approx(-(other.amplification or 0), abs=1e-9)
@@ -128,17 +103,17 @@ def test_the_best_of_several_trainings_counts() -> None:
 def test_the_best_is_chosen_on_images_that_are_neither_learnt_nor_scored() -> None:
     """DPAC of several seeds keeps a tenth of the images for that, and shares its split; of one seed none."""
     how = {"protocol": "paper", "resamples": 100, "workers": 1, "refits": 0, "chance": 0}
-    scores = evaluate(draw(200), metrics="dpac-at,dbac-at", seeds=2, **how).scores
-    one = evaluate(draw(200), metrics="dpac-at", seeds=1, **how).scores
+    scores = evaluate_numbers(lean(100), metrics="dpac-at,dbac-at", seeds=2, **how).scores
+    one = evaluate_numbers(lean(100), metrics="dpac-at", seeds=1, **how).scores
     several = scores[scores["metric"] == "dpac-at"]
-    assert several["validation_loss"].notna().sum() == 2 * 2 * 40
+    assert several["validation_loss"].notna().sum() == 2 * 2 * 20
     assert one["validation_loss"].isna().all()
     # Priors are of all captions: those that no judge was asked about stand there too.
-    assert (several["probability"].isna()).sum() == 2 * 160
+    assert (several["probability"].isna()).sum() == 2 * 80
     held = scores[scores["probability"].notna()].groupby(["metric", "seed"])["image_id"].agg(frozenset)
     assert held["dpac-at", 0] == held["dpac-at", 1]
     assert held["dbac-at", 0] != held["dbac-at", 1]
-    assert len(held["dbac-at", 0]) == 40  # 80/20, by class; none is left out for balance
+    assert len(held["dbac-at", 0]) == 20  # 80/20, by class; none is left out for balance
 
 
 def test_names_that_stand_for_both_directions() -> None:
@@ -195,7 +170,7 @@ def build(corpus: Corpus, metric: str) -> Evidence:
 
 def test_people_are_neither_hidden_nor_guessed() -> None:
     """But "bike rider" is a person and no bicycle; with people among the tasks both are hidden, as one."""
-    corpus = draw(60)
+    corpus = lean(60)
     said = dict.fromkeys(corpus.human.by_image, ("a bike rider and a person with a dog",))
     assert corpus.tasks is not None
     shown = {image: (*which, 2) if int(image) % 2 else which for image, which in corpus.tasks.by_image.items()}
@@ -208,17 +183,17 @@ def test_people_are_neither_hidden_nor_guessed() -> None:
 
 
 def test_tasks_that_cannot_be_asked_are_left_out_with_a_count() -> None:
-    corpus = draw(90)
+    corpus = lean(90)
     assert corpus.tasks is not None
     shown = {image: (*which, 2) for image, which in corpus.tasks.by_image.items()}
     shown.pop("7")
     more = replace(corpus, tasks=Tasks((*SHOWN, "chair", "zebra"), shown, "test"))
-    result = evaluate(more, metrics="dbac-ta", **QUICK)
+    result = evaluate_numbers(more, metrics="dbac-ta", **QUICK)
     dropped = result.run["captioners"]["cap"]["dropped"]
     assert (dropped["tasks never present"], dropped["tasks always present"], dropped["without tasks"]) == (1, 1, 1)
     assert set(result.scores["answer"]) == set(SHOWN)
     # Beside a metric that leaves nothing out, too.
-    beside = evaluate(more, metrics="lic,dbac", **QUICK).run["captioners"]["cap"]["dropped"]
+    beside = evaluate_numbers(more, metrics="lic,dbac", **QUICK).run["captioners"]["cap"]["dropped"]
     assert beside == dropped
     # What has no words is refused.
     with pytest.raises(JudgeError, match=r"attribute 'gender': DBAC T->A reads the class .* no words of it are known"):

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from helpers import evaluate_numbers
 
-from judge import Corpus, evaluate
+from judge import Corpus
 from judge.corpus.splits import Split
 from judge.corpus.tasks import Tasks
 from judge.evidence import Aligning, EvidenceBuilder
@@ -212,7 +213,7 @@ def test_judged(name: str, tmp_path: Path) -> None:
 
 
 def test_counted() -> None:
-    rows = evaluate(CORPUS, metrics=list(COUNTED), least=1, resamples=100).summaries
+    rows = evaluate_numbers(CORPUS, metrics=list(COUNTED), least=1, resamples=100).summaries
     assert [row.metric.name for row in rows] == list(COUNTED)
     for row, expected in zip(rows, COUNTED.values(), strict=True):
         assert (row.human, row.generated, row.published) == pytest.approx(expected, abs=1e-12), row.metric.name

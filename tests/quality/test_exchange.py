@@ -17,8 +17,9 @@ from judge.quality.library import Part, means
 from judge.types import Captions, Labels
 
 
-def p_of(part: Part, *groups: list[int], seed: int = 0) -> float | None:
-    (found,) = exchange_p(part, [np.array(of) for of in groups], generator=np.random.default_rng(seed), resamples=999)
+def p_of(part: Part, *groups: list[int], seed: int = 0, resamples: int = 999) -> float | None:
+    generator = np.random.default_rng(seed)
+    (found,) = exchange_p(part, [np.array(of) for of in groups], generator=generator, resamples=resamples)
     return found
 
 
@@ -37,7 +38,7 @@ def test_p_without_any_gap() -> None:
     for seed in range(400):
         one, _ = generator.gamma(1.0, size=(2, 40))
         classes = np.split(generator.permutation(40), [12])
-        gaps.append(p_of(means("x", one), *map(list, classes), seed=seed))
+        gaps.append(p_of(means("x", one), *map(list, classes), seed=seed, resamples=199))
     p = np.array(gaps, dtype=np.float64)
     # Two binomial standard errors around each share.
     for level in (0.05, 0.5):

@@ -135,15 +135,15 @@ def test_faults() -> None:
 
 @pytest.fixture(scope="module")
 def real(coco: Path) -> Corpus:
-    """The first 400 labelled images, two captioners; a third class without an image."""
-    corpus = first_images(coco, ("nic_plus", "nic_equalizer"), 400)
+    """The first 200 labelled images, two captioners; a third class without an image."""
+    corpus = first_images(coco, ("nic_plus", "nic_equalizer"), 200)
     classes = known(corpus.labels).by_image
     return replace(corpus, labels=Labels("gender", ("female", "male", "other"), classes, "gender.csv"))
 
 
 @pytest.fixture(scope="module")
 def measured(real: Corpus) -> dict[str, Quality]:
-    return {side.name: quick(real.human, side, real.labels, resamples=400) for side in real.generated}
+    return {side.name: quick(real.human, side, real.labels, resamples=200) for side in real.generated}
 
 
 def library_scores(refs: Sequence[Sequence[str]], hyps: Sequence[str]) -> dict[str, float]:
@@ -191,7 +191,7 @@ def test_intervals_and_gaps(measured: dict[str, Quality]) -> None:
     quality = measured["nic_plus"]
     rows = {(row.score, row.group): row for row in quality.groups}
     whole = rows["ROUGE-L", "all"]
-    error = quality.by_image["ROUGE-L"].std(ddof=1) / math.sqrt(400)
+    error = quality.by_image["ROUGE-L"].std(ddof=1) / math.sqrt(200)
     expected = whole.value - 1.96 * error, whole.value + 1.96 * error
     assert (known(whole.interval).low, known(whole.interval).high) == pytest.approx(expected, abs=0.3 * error)
     assert [gap.score for gap in quality.gaps] == [score for score in SCORES if score not in {"METEOR", *CHAIR}]
