@@ -108,10 +108,13 @@ def captions(count: int, *, seed: int = 0) -> list[Sample]:
     ]
 
 
-# What is frozen or added is so in the same way in every family: a few, of different layouts, show it.
+# A family of each code path: every layout, parts that transformers finds and parts that judge names (git,
+# vit_gpt2), patches cut apart on the device, adapters of GPT-2's transposed layers and of T5.
 PARTLY: dict[Tuning, tuple[str, ...]] = {
-    "frozen": ("blip2_t5", "florence2", "qwen2_vl"), "lora": ("git", "llava", "mllama"), "zero-shot": ("blip",)
-}  # fmt: skip
+    "frozen": ("blip2_t5", "florence2", "git", "qwen2_vl", "vit_gpt2"),
+    "lora": ("blip2_t5", "git", "llava", "mllama", "vit_gpt2"),
+    "zero-shot": ("blip",),
+}
 
 
 @pytest.mark.parametrize(
