@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import inputs_of, read_json
 
-from judge.calibration.grammar import make_world, simulate, write_world
+from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
 from judge.statistics.comparisons import ABOVE, BELOW, NOT_SHOWN
 from judge.text.lexicon import load_lexicon
@@ -22,7 +22,13 @@ from judge.types import Captions, Labels
 
 PACKAGE = Path(__file__).parents[1] / "judge"
 TEMPLATE = Path(__file__).with_name("plugin_template") / "judge_template"
-QUICK = ["--folds", "2", "--epochs", "1", "--refits", "0", "--chance", "0", "--resamples", "100", "--workers", "1"]
+QUICK = {"folds": 2, "epochs": 1, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
+MEASURE = """
+import json, sys
+from judge import evaluate
+result = evaluate(**json.load(sys.stdin))
+print(result, result.table(all=True).to_json(orient="records"), sep="\\n", end="")
+"""
 
 TEXT = '''"""A text judge: the mean of word vectors."""
 
@@ -53,7 +59,7 @@ BLUEPRINTS = {"bag": Blueprint("bag", "this test", network=Bag, recipe=Recipe(ep
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the package, to be changed."""
-    return Path(shutil.copytree(PACKAGE, tmp_path / "judge", ignore=shutil.ignore_patterns("__pycache__")))
+    return Path(shutil.copytree(PACKAGE, tmp_path / "judge"))
 
 
 def insert(file: Path, place: str, line: str) -> None:
@@ -71,23 +77,25 @@ def test_a_judge_and_a_metric_are_a_file_and_a_line_each(copy: Path, tmp_path: P
     row = '        _counted("gap", "Gap", Gap(), "zhao2017men", "by annotated class"),\n'
     insert(rows, "    for row in (\n", row)
     world, captioner = make_world(60, seed=5), Captioner(stereotype=0.9)
-    files = write_world(world, {"much": captioner}, tmp_path / "world")
-    out, paths = tmp_path / "out", {"PYTHONPATH": str(tmp_path), "COLUMNS": "200"}
-    asked = ["--metrics", "gap,gap:largest,ba-objects,lic", "--judge", "bag", *QUICK, "--out", out]
-    command = map(str, (sys.executable, "-m", "judge", "evaluate", *inputs_of(files, "much"), *asked))
-    done = subprocess.run(command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, check=False)
+    generated = simulate(world, name="much", captioner=captioner)
+    asked = {"metrics": "gap,gap:largest,ba-objects,lic", "judge": "bag", **QUICK, "labels": world.labels.by_image}
+    asked |= {"human": world.human.by_image, "captions": {"much": generated.by_image}}
+    command = [sys.executable, "-c", MEASURE]
+    done = subprocess.run(
+        command, cwd=tmp_path, input=json.dumps(asked), capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "Gap, largest" in done.stdout
-    found = read_json(out / "metrics.json")["results"]
-    by_name = {row["metric"]: row for row in found if row["captioner"] == "much"}
+    printed, _, table = done.stdout.rpartition("\n")
+    assert "Gap, largest" in printed
+    by_name = {row["metric"]: row for row in json.loads(table)}
     assert (by_name["lic"]["judge"], by_name["lic"]["images"]) == ("bag", 60)
     assert 0 < by_name["lic"]["human"] < 1
-    captions = world.human, simulate(world, name="much", captioner=captioner)
-    shown = [shares(of, world.labels) for of in captions]
+    shown = [shares(of, world.labels) for of in (world.human, generated)]
     objects = {name for side in shown for name in side}
     for name, pool in (("gap", np.mean), ("gap:largest", np.max)):
         row = by_name[name]
-        assert None not in (row["p_value"], row["ci"])
+        assert None not in (row["p_value"], row["low"])
         assert row["verdict"] in {ABOVE, BELOW, NOT_SHOWN}
         sides = [pool([np.ptp(side.get(name, [0, 0])) for name in objects]) for side in shown]
         assert [row["human"], row["generated"]] == pytest.approx(sides)

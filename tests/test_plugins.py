@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import fault_of, read_json
+from helpers import done_well, fault_of, read_json, refusal
 from sklearn.naive_bayes import BernoulliNB
 
 from judge.corpus.layouts import Request, find_captions
@@ -30,7 +29,6 @@ from judge.utils.tensors import read_notes
 ROOT = Path(__file__).parents[1]
 OWNER = "judge-template 1.0"
 PLACES = ["near a bench", "with a dog", "on a bus", "in a kitchen"]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +42,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-@pytest.fixture
-def run(site: Path, tmp_path: Path) -> Run:
-    def judge(
-        *words: object, python: tuple[str, ...] = (), at: Path = site, code: int = 0
-    ) -> subprocess.CompletedProcess[str]:
-        env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{at}", "COLUMNS": "200"}
-        command = [sys.executable, *python, "-m", "judge", *map(str, words)]
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-        return done
+def forget() -> None:
+    """What this process knows of plugins."""
+    plugins.plugins.cache_clear()
+    lexicon._load_shipped.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("judge_template")]:
+        del sys.modules[name]
 
-    return judge
+
+@pytest.fixture
+def find_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Has packages of a folder found, before those of other folders, until the test ends."""
+
+    def find(folder: Path) -> None:
+        monkeypatch.syspath_prepend(str(folder))
+        forget()
+
+    yield find
+    monkeypatch.undo()
+    forget()
 
 
 def caption(number: int, hair: str, generated: bool) -> str:
@@ -65,8 +70,12 @@ def caption(number: int, hair: str, generated: bool) -> str:
     return f"A {hair} person {PLACES[guess if generated else place]}."
 
 
-def test_every_kind_of_plugin_is_used_and_recorded(run: Run, site: Path, tmp_path: Path) -> None:
-    hair = {str(number): ("blonde", "brunette")[number // 2 % 2] for number in range(144)}
+def test_every_kind_of_plugin_is_used_and_recorded(
+    find_in: Callable[[Path], None], site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_in(site)
+    monkeypatch.chdir(tmp_path)
+    hair = {str(number): ("blonde", "brunette")[number // 2 % 2] for number in range(48)}
     said = {
         side: {image: caption(int(image), of, side == "mine") for image, of in hair.items()}
         for side in ("human", "mine")
@@ -77,7 +86,7 @@ def test_every_kind_of_plugin_is_used_and_recorded(run: Run, site: Path, tmp_pat
     few = ["--folds", 3, "--refits", 0, "--chance", 0, "--resamples", 100]
     asked = ["--attribute", "hair", "--metrics", "gap,gap:largest,lic", "--judge", "counts", "--workers", 1, *few]
     files = ["--human", "human.json", "--captions", "mine.json", "--checkpoints", "judges"]
-    run("evaluate", *files, *asked, "--out", "out")
+    done_well("evaluate", *files, *asked, "--out", "out")
     document = read_json(tmp_path / "out" / "metrics.json")
     rows = {row["metric"]: row for row in document["results"]}
     classes = {image: {"blonde": "blond", "brunette": "dark"}[of] for image, of in hair.items()}
@@ -106,15 +115,19 @@ def test_every_kind_of_plugin_is_used_and_recorded(run: Run, site: Path, tmp_pat
     (newer / "judge_template-1.0.dist-info").rename(newer / "judge_template-1.1.dist-info")
     metadata = newer / "judge_template-1.1.dist-info" / "METADATA"
     metadata.write_text(metadata.read_text(encoding="utf-8").replace("Version: 1.0", "Version: 1.1"), encoding="utf-8")
-    run("evaluate", *files, *asked, "--out", "other", at=newer)
+    find_in(newer)
+    done_well("evaluate", *files, *asked, "--out", "other")
     assert len([*(tmp_path / "judges").rglob("*.weights.safetensors")]) == 12
     why = 'plugin is "judge-template 1.0" in one and "judge-template 1.1" in the other (Gap)'
-    assert f"the runs cannot be compared: {why}" in run("compare", "out", "other", code=2).stderr
+    assert f"the runs cannot be compared: {why}" in refusal("compare", "out", "other")
     shutil.copytree(tmp_path / "out", tmp_path / "again")
-    run("compare", "out", "again")
+    done_well("compare", "out", "again")
     # Where the package is not installed.
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    forget()
     why = "(unknown metric 'gap'). Give a folder of a finished judge evaluate, made by this version and plugins."
-    assert why in run("report", "out", "--overwrite", at=ROOT, code=2).stderr
+    assert why in refusal("report", "out", "--overwrite")
 
 
 def bayes(scores: pd.DataFrame, said: dict[str, str], classes: dict[str, str]) -> float:
@@ -138,33 +151,35 @@ def bayes(scores: pd.DataFrame, said: dict[str, str], classes: dict[str, str]) -
     return float(np.mean(confident))
 
 
-def test_a_detector_of_a_plugin_hides_what_it_finds(run: Run, tmp_path: Path) -> None:
+def test_a_detector_of_a_plugin_hides_what_it_finds(
+    find_in: Callable[[Path], None], site: Path, tmp_path: Path
+) -> None:
+    find_in(site)
     (tmp_path / "images").mkdir()
     pixels = np.full((40, 50, 3), 200, dtype=np.uint8)
     pixels[5:25, 10:22] = [0, 0, 255]  # Red, as OpenCV orders channels: 20 x 12 pixels.
     cv2.imwrite(str(tmp_path / "images" / "a.png"), pixels)
-    run("mask", "--images", "images", "--detector", "red", "--out", "masked")
+    done_well("mask", "--images", tmp_path / "images", "--detector", "red", "--out", tmp_path / "masked")
     (masked,) = [path for path in (tmp_path / "masked").rglob("*.png") if path.stem == "a"]
     black = (cv2.imread(str(masked)) == 0).all(axis=-1)
     assert black.sum() == 240
     assert black[5:25, 10:22].all()
 
 
-def test_names_are_listed_without_an_import(run: Run) -> None:
+def test_names_are_listed_without_an_import(find_in: Callable[[Path], None], site: Path) -> None:
     """Of the plugin, whose package is imported only where it is used."""
-    listed = run("plugins", python=("-X", "importtime"))
-    kinds = {tuple(line.split()) for line in listed.stdout.splitlines()[1:]}
+    find_in(site)
+    listed = done_well("plugins").stdout
+    kinds = {tuple(line.split()) for line in listed.splitlines()[1:]}
     named = {"metric": "gap", "judge": "counts", "detector": "red", "reader": "lines", "lexicon": "hair"}
     assert kinds == {(kind, name, "judge-template", "1.0") for kind, name in named.items()}
-    assert "judge.utils.plugins" in listed.stderr
-    assert "judge_template" not in listed.stderr
-    assert "judge_template" not in run("evaluate", "--help", python=("-X", "importtime")).stderr
+    done_well("evaluate", "--help")
+    assert not [name for name in sys.modules if name.startswith("judge_template")]
 
 
 @pytest.fixture
-def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def declare(find_in: Callable[[Path], None], tmp_path: Path) -> Callable[..., None]:
     """Installs a package, as pip lays it out: its metadata, and a module of the same name."""
-    monkeypatch.syspath_prepend(str(tmp_path))
 
     def install(package: str, group: str, entry: str, module: str = "") -> None:
         about = tmp_path / f"{package}-2.0.dist-info"
@@ -172,11 +187,9 @@ def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 2.0\n", encoding="utf-8")
         (about / "entry_points.txt").write_text(f"[judge.{group}]\n{entry}\n", encoding="utf-8")
         (tmp_path / f"{package}.py").write_text(module, encoding="utf-8")
-        plugins.plugins.cache_clear()
+        find_in(tmp_path)
 
-    lexicon._load_shipped.cache_clear()
-    yield install
-    plugins.plugins.cache_clear()
+    return install
 
 
 def test_a_name_that_is_taken_is_refused(declare: Callable[..., None]) -> None:

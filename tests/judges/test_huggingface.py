@@ -46,7 +46,10 @@ from judge.utils.hub import quiet
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_log_probabilities_by_hand(family: str, checkpoint: Checkpoints) -> None:
-    """Answers of one and two tokens, captions of different lengths in a batch, blanked captions and images."""
+    """Answers of one and two tokens, captions of different lengths in a batch, blanked captions and images.
+
+    Autocast to bf16, they are near; only the output layer's products stay float32.
+    """
     network = load(checkpoint(family))
     assert network.answers == ANSWERS
     by_hand = ByHand(family, checkpoint(family))
@@ -54,13 +57,6 @@ def test_log_probabilities_by_hand(family: str, checkpoint: Checkpoints) -> None
     whole = ask(network).numpy()
     assert whole == pytest.approx(np.array(expected), abs=1e-4)
     assert (whole <= 0).all()
-    network.captioner.tokenizer.padding_side = "left"
-    assert ask(network).numpy() == pytest.approx(whole, abs=1e-4)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_autocast_to_bf16_is_near(family: str, checkpoint: Checkpoints) -> None:
-    network = load(checkpoint(family))
     products, words = set[tuple[bool, torch.dtype]](), len(network.captioner.tokenizer)
     for module in network.modules():
         if isinstance(module, torch.nn.Linear):
@@ -69,8 +65,10 @@ def test_autocast_to_bf16_is_near(family: str, checkpoint: Checkpoints) -> None:
         near = ask(network)
     assert products == {(False, torch.bfloat16), (True, torch.float32)}
     assert near.dtype == torch.float32
-    assert near.numpy() == pytest.approx(ask(network).numpy(), abs=0.15)
-    assert not torch.equal(near, ask(network))
+    assert near.numpy() == pytest.approx(whole, abs=0.15)
+    assert not np.array_equal(near, whole)
+    network.captioner.tokenizer.padding_side = "left"
+    assert ask(network).numpy() == pytest.approx(whole, abs=1e-4)
 
 
 def test_stand_ins() -> None:
@@ -141,7 +139,8 @@ def test_tuning(family: str, checkpoint: Checkpoints) -> None:
     answers = {}
     for tuning in ("full", "frozen", "lora", "zero-shot"):
         network = load(checkpoint(family), tuning)
-        answers[tuning] = ask(network).numpy()
+        if tuning in {"full", "lora"}:
+            answers[tuning] = ask(network).numpy()
         trained[tuning] = {name: p.requires_grad for name, p in network.model.named_parameters()}
         network.train()
         assert network.captioner.vision.training == (tuning == "full")
@@ -166,7 +165,7 @@ def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint
     accelerator = make_accelerator(mixed_precision=precision)
     trainer = Trainer(accelerator, on_epoch=lambda _, history: losses.append(history.training[-1]))
     before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
-    recipe = Recipe(epochs=5, learning_rate=5e-3, batch_size=8, micro_batch=4, keep="best")
+    recipe = Recipe(epochs=4, learning_rate=5e-3, batch_size=8, micro_batch=4, keep="best")
     judge = judge_with(network, recipe, trainer).fit(TOLD, seed=0, validation=TOLD[:8])
     assert losses[-1] < 0.75 * losses[0]
     for name, parameter in network.named_parameters():

@@ -70,14 +70,6 @@ class Plain(Words):
         self.output = nn.Sequential(nn.Linear(8, len(target.classes)))
 
 
-def test_micro_batches_add_up_to_the_batch() -> None:
-    samples = make_samples(50, clue=0.5)
-    weighted = [replace(sample, weight=1 + sample.answers[0]) for sample in samples]
-    whole = make_judge(Plain).fit(weighted, seed=0).predict(samples).probabilities
-    pieces = make_judge(Plain, micro_batch=5).fit(weighted, seed=0).predict(samples).probabilities
-    assert pieces == pytest.approx(whole, abs=1e-5)
-
-
 def test_training_ends_when_validation_no_longer_gets_better() -> None:
     """The weights are the best epoch's, and the epochs those of a training that goes on until it is killed."""
     samples = make_samples(60)
@@ -102,11 +94,11 @@ class Faulty(Words):
 
 def test_processes_that_collate_ahead_change_no_digit() -> None:
     """With dropout and validation, and batches of another size in prediction; a fault in one is told as it is."""
-    samples, found = make_samples(60), []
+    samples, found = make_samples(30), []
     for workers in (0, 2):
-        judge = make_judge(Faulty, keep="best", micro_batch=5, epochs=3)
+        judge = make_judge(Faulty, keep="best", micro_batch=5, epochs=2)
         judge.trainer.workers = workers
-        judge.fit(samples, seed=3, validation=samples[:20])
+        judge.fit(samples, seed=3, validation=samples[:10])
         found.append((judge.predict(samples).probabilities.tolist(), judge.history))
     assert found[0] == found[1]
     told = fault_of(judge.predict, [*samples, replace(samples[0], words=("bad",))])
@@ -129,22 +121,18 @@ def test_batches_that_are_normalised_are_not_cut_up() -> None:
     assert np.array_equal(whole.predict(samples).probabilities, fitting.predict(samples).probabilities)
 
 
-def test_weights_are_copies() -> None:
-    """A sample of weight 2 counts as two samples, in a full batch."""
-    samples = make_samples(12, clue=0.5)
-    doubled = [replace(sample, weight=2.0) for sample in samples[:4]] + samples[4:]
-    one = make_judge(Plain, batch_size=64).fit(doubled, seed=0).predict(samples).probabilities
-    two = make_judge(Plain, batch_size=64).fit([*samples[:4], *samples], seed=0).predict(samples).probabilities
-    assert one == pytest.approx(two, abs=1e-5)
-
-
 class KilledError(Exception):
     """Stands for SIGKILL."""
 
 
-@pytest.mark.parametrize("keep", ["last", "best"])
 @pytest.mark.parametrize(
-    ("killed_after", "how"), [(1, {}), (3, {}), (1, {"warmup": 0.4, "decay": True}), (3, {"decay": True, "clip": 0.01})]
+    ("keep", "killed_after", "how"),
+    [
+        ("last", 1, {"warmup": 0.4, "decay": True}),
+        ("last", 3, {"decay": True, "clip": 0.01}),
+        ("best", 1, {"warmup": 0.4, "decay": True}),
+        ("best", 3, {}),
+    ],
 )
 def test_killed_and_resumed_bit_for_bit(tmp_path: Path, keep: str, killed_after: int, how: dict[str, Any]) -> None:
     """The history too; a damaged checkpoint is none."""
@@ -198,11 +186,11 @@ def test_best_epoch_is_the_one_of_least_validation_loss() -> None:
     samples, validation = make_samples(60, clue=0.7), make_samples(60, clue=0.7, seed=9)
     loss = {}
     for keep in ("last", "best"):
-        judge = make_judge(Words, epochs=25, learning_rate=0.2, keep=keep).fit(samples, seed=1, validation=validation)
+        judge = make_judge(Words, epochs=15, learning_rate=0.2, keep=keep).fit(samples, seed=1, validation=validation)
         found = judge.predict(validation)
         loss[keep] = judge_answers(validation, found)["loss"].mean()
     assert loss["best"] < loss["last"]
-    assert (len(judge.history.training), len(judge.history.validation)) == (25, 25)
+    assert (len(judge.history.training), len(judge.history.validation)) == (15, 15)
     assert min(judge.history.validation) == pytest.approx(loss["best"])
     assert found.notes == {"epoch": 1 + int(np.argmin(judge.history.validation))}
 
@@ -345,10 +333,10 @@ def train_plainly(samples: Sequence[Sample], size: int, *, batch_size: int) -> t
     return network, losses
 
 
-@pytest.mark.parametrize("size", [16, 4])
+@pytest.mark.parametrize("size", [16, 5])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_training_is_that_of_a_plain_loop(size: int, workers: int) -> None:
-    """Bit for bit, with dropout, weights and micro-batches of ``size``."""
+    """Bit for bit, with dropout, weights (as of copies in a mean) and micro-batches of ``size``; of 5 one is left."""
     samples = [replace(sample, weight=1.0 + number % 3) for number, sample in enumerate(make_samples(50, clue=0.5))]
     expected, losses = train_plainly(samples, size, batch_size=16)
     judge, steps = make_judge(Words, micro_batch=size, epochs=3), list[int]()
@@ -490,12 +478,12 @@ def test_as_many_numbers_as_there_are_make_a_seed() -> None:
 
 @pytest.mark.parametrize("judge", ["lstm", "rnn+mlp3", "transformer-1"])
 def test_bf16_tells_as_many_captions_apart(judge: str) -> None:
-    """Output layers are of float32: bf16's logits would be some 600 for 800 captions."""
-    blueprint, samples = find_judge(judge), make_samples(1000, clue=0.7)
+    """Output layers are of float32: bf16's logits would be fewer than captions."""
+    blueprint, samples = find_judge(judge), make_samples(300, clue=0.7)
     assert blueprint.recipe
     recipe = replace(blueprint.recipe, epochs=1)
     made = NetworkJudge(blueprint, GENDER, recipe, Trainer(make_accelerator(mixed_precision="bf16")))
-    made.fit(samples[:100], seed=1)
+    made.fit(samples[:40], seed=1)
     captions = len({sample.words for sample in samples})
     assert len(np.unique(made.predict(samples).probabilities[:, 0])) > 0.99 * captions
 
@@ -505,7 +493,7 @@ def test_bf16_tells_as_many_captions_apart(judge: str) -> None:
 
 def test_same_weights_as_a_plain_loop() -> None:
     """Same initial weights, order and batches, no dropout: after two epochs the same weights, up to rounding."""
-    samples = make_samples(100, clue=0.6)
+    samples = make_samples(50, clue=0.6)
     recipe = Recipe(epochs=2, learning_rate=1e-3, batch_size=16)
     torch.manual_seed(0)
     network = make_lstm(build_vocabulary(samples), 2, embedding=7, hidden=9, dropout=0.0)

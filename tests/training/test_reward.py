@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from judge import AmplificationCallback, Judge, JudgeError, evaluate, load_lexic
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.scenes import write_images
 from judge.calibration.world import Captioner
+from judge.captioning.writing import Writing
 from judge.commands.callback import _evaluating, numbers_of
 from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
@@ -43,7 +45,7 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     from judge.calibration.grammar import write_world
 
     folder = tmp_path_factory.mktemp("reward")
-    files = write_world(make_world(80, seed=2), {"much": Captioner(stereotype=0.9)}, folder / "world")
+    files = write_world(make_world(60, seed=2), {"much": Captioner(stereotype=0.9)}, folder / "world")
     given = {"human": str(files.human), "captions": [str(files.captions["much"])], "labels": str(files.labels)}
     given |= {"metrics": ["lic"], "folds": 2, "refits": 0, "chance": 0, "checkpoints": folder / "kept", "workers": 1}
     jobs, *_ = train_judges(make_config(given, TrainConfig))
@@ -104,23 +106,36 @@ def test_grpo_is_rewarded_by_a_judge(scorer: Judge, tmp_path: Path) -> None:
 def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(
     scorer: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A judge of the same kind is named by a file, on the hub, or by its name; an LSTM is of another kind."""
+    """A judge of the same kind is named by a file, on the hub, or by its name; an LSTM is of another kind.
+
+    Verdicts are logged as numbers.
+    """
     publish(scorer.saved.path, tmp_path, monkeypatch)
     world = make_world(200, seed=4)
-    by = {"file": str(scorer.saved.path), "hub": "hf://me/judge", "named": "linear", "other": "lstm"}
-    names = (*by, "none")
-    captions = {name: simulate(world, name=name, captioner=Captioner(stereotype=0.9)).by_image for name in names}
+    by = {"file": str(scorer.saved.path), "hub": "hf://me/judge", "named": "linear", "model": "lstm"}
+    generated = simulate(world, name="model", captioner=Captioner(stereotype=1.0)).by_image
     human = {image: texts[:2] for image, texts in world.human.by_image.items()}
-    given: dict[str, Any] = {"human": human, "captions": captions, "labels": world.labels.by_image}
-    how: dict[str, Any] = {"metrics": "lic", "folds": 4, "refits": 2, "seeds": 1, "chance": 0, "workers": 1}
-    found = evaluate(**given, **how, rewarded_by=by).table(all=True).set_index("captioner")
+    given: dict[str, Any] = {"human": human, "captions": dict.fromkeys(by, generated)}
+    given["labels"] = world.labels.by_image
+    how: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 3, "refits": 4, "seeds": 1, "chance": 0}
+    how |= {"workers": 1, "resamples": 200}
+    result = evaluate(**given, **how, rewarded_by=by)
+    found = result.table(all=True).set_index("captioner")
     rewarded = {"file", "hub", "named"}
-    assert {name for name in names if found.loc[name, "verdict"] == "no verdict"} == rewarded
+    assert {name for name in by if found.loc[name, "verdict"] == "no verdict"} == rewarded
     assert all("rewarded this captioner" in str(found.loc[name, "because"]) for name in rewarded)
     with pytest.raises(JudgeError, match="no captioner is called 'c'"):
         evaluate(**given, **how, rewarded_by={"c": by["file"]})
     with pytest.raises(JudgeError, match=r"'hf://me/none'}: is no folder here, and cannot be fetched"):
         evaluate(**given, **how, rewarded_by={"file": "hf://me/none"})
+    own = tuple(summary for summary in result.summaries if summary.captioner == "model")
+    numbers, row = numbers_of(replace(result, summaries=own)), found.loc["model"]
+    assert row["verdict"] == "above human captions"
+    logged = {"": "amplification", "/low": "low", "/high": "high", "/human": "human"}
+    assert {name: numbers[f"amplification/lic{name}"] for name in logged} == {
+        name: row[column] for name, column in logged.items()
+    }
+    assert (numbers["amplification/lic/verdict"], numbers["amplification/lic/void"]) == (1, 0)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -131,7 +146,7 @@ def test_a_callback_measures_each_epoch(
 
     The trainer's own log of each epoch is there too.
     """
-    world = make_world(40, seed=4)
+    world = make_world(24, seed=4)
     write_images(world.scenes, tmp_path, size=32, seed=4)
     (tmp_path / "images").rename(tmp_path / "val2017")
     monkeypatch.chdir(tmp_path)
@@ -176,21 +191,6 @@ def test_a_callback_measures_each_epoch(
     assert row["because"] in reasons[1]
 
 
-def test_verdicts_are_logged_as_numbers() -> None:
-    world = make_world(200, seed=4)
-    captions = simulate(world, name="model", captioner=Captioner(stereotype=0.9)).by_image
-    how: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 4, "refits": 6, "workers": 1}
-    result = evaluate(human=world.human.by_image, captions={"model": captions}, labels=world.labels.by_image, **how)
-    (row,) = result.table().to_dict("records")
-    numbers = numbers_of(result)
-    assert row["verdict"] == "above human captions"
-    names = {"": "amplification", "/low": "low", "/high": "high"}
-    assert {name: numbers[f"amplification/lic{name}"] for name in names} == {
-        name: row[column] for name, column in names.items()
-    }
-    assert (numbers["amplification/lic/verdict"], numbers["amplification/lic/void"]) == (1, 0)
-
-
 def test_a_measurement_leaves_a_training_as_it_is() -> None:
     """Frozen parts stay in evaluation; precision, random numbers and settings of torch are those of before."""
     model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm1d(2)).train()
@@ -216,8 +216,8 @@ def test_a_callback_says_what_it_could_not_caption(tmp_path: Path, caplog: pytes
     write_images(world.scenes, tmp_path, size=32, seed=4)
     next(iter(sorted((tmp_path / "images").iterdir()))).write_bytes(b"no image")
     model, processor = FAMILIES["git"]()
-    how: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0}
-    how["lexicon"] = load_lexicon("gender")
+    how: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0, "chance": 0}
+    how |= {"lexicon": load_lexicon("gender"), "writing": Writing(max_tokens=4), "workers": 1}
     callback = AmplificationCallback(
         print, human=world.human.by_image, labels=world.labels.by_image, images=tmp_path / "images", **how
     )

@@ -9,11 +9,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, done_well, fault_of, few, make_samples
+from helpers import GENDER, done_well, fault_of, few, inputs_of, make_samples, pictures_of
 from mutations import mutated_bytes
 from safetensors import safe_open
 from safetensors.numpy import save_file
@@ -31,24 +32,26 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     """A judge that trains itself, one that reads and one that sees; features of the last are cached."""
     folder = tmp_path_factory.mktemp("stored")
     captioners = {"much": Captioner(stereotype=0.9)}
-    files = few(write_world(make_world(60, seed=5), captioners, folder / "world", pictures=64))
-    given = ["--human", files.human, "--captions", files.captions["much"], "--labels", files.labels]
-    given += ["--images", files.folder / "images", "--instances", files.folder / "instances.json", "--image-size", 64]
+    files = few(write_world(make_world(30, seed=5), captioners, folder / "world", pictures=32))
+    given = [*inputs_of(files, "much"), *pictures_of(files), "--image-size", 32]
     given += ["--metrics", "lic,imagecaptioner2", "--judge", "linear,lstm,sat", "--protocol", "paper", "--seeds", 2]
-    given += ["--epochs", 1, "--refits", 0, "--chance", 0, "--resamples", 100, "--workers", 1, "--backbone", "resnet18"]
-    return ["evaluate", *given, "--backbone-weights", "random"]
+    given += ["--epochs", 1, "--refits", 0, "--chance", 0, "--resamples", 100, "--workers", 1]
+    return ["evaluate", *given, "--backbone", "test_resnet", "--backbone-weights", "random"]
 
 
 @pytest.fixture(scope="module")
 def finished(settings: list[object], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run, with ``judges`` and ``features``."""
     folder = tmp_path_factory.mktemp("finished")
-    done_well(*settings, *places(folder))
+    run(settings, folder)
     return folder
 
 
-def places(folder: Path) -> list[object]:
-    return ["--checkpoints", folder / "judges", "--features", folder / "features", "--out", folder / "run"]
+def run(settings: list[object], folder: Path) -> str:
+    """Evaluate, without the report's page; what is said on standard error."""
+    places = ["--checkpoints", folder / "judges", "--features", folder / "features", "--out", folder / "run"]
+    with patch("judge.report.directory.make_page", return_value=""):
+        return done_well(*settings, *places).stderr
 
 
 def stored_files(folder: Path) -> list[Path]:
@@ -88,11 +91,11 @@ def test_a_damaged_store_gives_the_same_results(settings: list[object], finished
     damaged = stored_files(folder)
     for place, path in enumerate(damaged):
         list(DAMAGES.values())[place % len(DAMAGES)](path)
-    done = done_well(*settings, *places(folder))
+    told = run(settings, folder)
     for name in ("metrics.json", "scores.parquet"):
         assert (folder / "run" / name).read_bytes() == (finished / "run" / name).read_bytes(), name
-    assert "is damaged: it is computed again" in done.stderr
-    assert f"{len(damaged) - 1} more cache files are computed again" in done.stderr
+    assert "is damaged: it is computed again" in told
+    assert f"{len(damaged) - 1} more cache files are computed again" in told
     for path in damaged:
         assert path.read_bytes() == (finished / path.relative_to(folder)).read_bytes()
 
