@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import known
+from helpers import known, with_captions
 from launching import ROOT
 
 from judge import Corpus, evaluate
@@ -264,8 +264,9 @@ def test_power_on_a_known_dose() -> None:
     """A captioner that follows the stereotype is found; one that does not is told apart from it by its interval."""
     world = make_world(300, seed=11)
     told = [simulate(world, name=f"{dose:g}", captioner=Captioner(stereotype=dose)) for dose in (0.0, 0.9)]
-    settings = {"judge": "linear", "folds": 4, "refits": 8, "chance": 2, "workers": 1}
-    none, much = evaluate(Corpus(world.human, tuple(told), world.labels), metrics="lic", **settings).summaries
+    corpus = with_captions(Corpus(world.human, tuple(told), world.labels))
+    settings = {"judge": "linear", "folds": 3, "refits": 6, "chance": 1, "resamples": 100, "workers": 1}
+    none, much = evaluate(corpus, metrics="lic", **settings).summaries
     assert holds_nothing(none)
     assert known(much.interval).low > max(0, known(none.interval).high)
     assert known(much.p_value) < 0.005

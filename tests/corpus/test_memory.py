@@ -26,6 +26,7 @@ from judge.corpus.labels import read_labels
 from judge.errors import python_words
 from judge.text.lexicon import load_lexicon
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 QUICK: dict[str, Any] = {"metrics": "lic", "folds": 2, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
 
 
