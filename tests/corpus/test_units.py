@@ -100,7 +100,7 @@ def test_null_worlds_of_scenes_are_not_significant(scenes: int, size: int) -> No
 
 def test_copies_of_an_image_tell_no_more_than_one() -> None:
     """The error of a counted row, of a judge that is not trained, and of the human side are those of single images."""
-    settings = Settings(resamples=1000, untrained={"linear"})
+    settings = Settings(resamples=500, untrained={"linear"})
     error, same, smaller = (
         known(summarise_counts(counts(0, 60, size, known=of, copies=True), ["ratio"], settings)[0].standard_error)
         for size, of in ((1, True), (4, True), (4, False))
