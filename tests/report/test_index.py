@@ -14,7 +14,6 @@ from helpers import done_well, refusal, with_captions
 from judge import Corpus, evaluate
 from judge.report.index import Entry, _drawings
 
-
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
