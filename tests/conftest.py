@@ -68,6 +68,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(scope="module")
+def undrawn() -> Iterator[None]:
+    """Figures are made but not drawn: that is half of a small run's time, and tests of figures and pages see to it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def coco(shared: Path) -> Path:
     """Captions of four real captioners and of people for 10,301 COCO images."""

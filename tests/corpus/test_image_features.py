@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import fault_of, known
+from helpers import fault_of, known, with_captions
 from safetensors.numpy import save_file
 
 from judge import Corpus, evaluate
@@ -70,33 +70,33 @@ def test_what_cannot_be_used_is_one_line(arrays: dict[str, Any], what: str, tmp_
     assert str(tmp_path / "v") in line
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_reads_them_in_place_of_images(tmp_path: Path) -> None:
     """Vectors that tell the class are known, and seen; images without one are counted in one line."""
-    world = make_world(200, seed=3)
+    world = make_world(60, seed=3)
     plain = simulate(world, name="plain", captioner=Captioner())
     draws = np.random.default_rng(0)
     vectors = {image: draws.normal(size=6) + 4 * (of == "male") for image, of in world.labels.by_image.items()}
     np.savez(tmp_path / "v.npz", **vectors)
-    settings: dict[str, Any] = {"metrics": "conditional,imagecaptioner2", "judge": "linear", "folds": 3, "refits": 2}
-    settings |= {"given": "image", "chance": 0, "resamples": 100, "image_features": tmp_path / "v.npz"}
-    corpus = Corpus(world.human, (plain,), world.labels)
+    settings: dict[str, Any] = {"metrics": "conditional,imagecaptioner2", "judge": "linear", "folds": 2, "workers": 1}
+    settings |= {"given": "image", "refits": 0, "chance": 0, "resamples": 100, "image_features": tmp_path / "v.npz"}
+    corpus = with_captions(Corpus(world.human, (plain,), world.labels), 3)
     given, seeing = evaluate(corpus, **settings, out=tmp_path / "run").summaries
     assert str(tmp_path / "v.npz") in (tmp_path / "run" / "metrics.json").read_text()
     assert known(given.known) > 0.9
     assert seeing.judge == "linear+image"
     assert known(seeing.human) > 0.9
     # Vectors are known by content, wherever the file is.
-    np.savez(tmp_path / "copy.npz", **vectors)
-    others = Corpus(world.human, (replace(plain, name="other"),), world.labels)
-    evaluate(others, **settings | {"image_features": tmp_path / "copy.npz"}, out=tmp_path / "copy")
+    copy, others = tmp_path / "copy.npz", replace(corpus, generated=(replace(plain, name="other"),))
+    for name, table in (("copy", vectors), ("changed", {image: -2 * of**3 for image, of in vectors.items()})):
+        np.savez(copy, **table)
+        evaluate(others, **settings | {"image_features": copy}, out=tmp_path / name)
     join_runs(read_runs([tmp_path / "run", tmp_path / "copy"]))
-    np.savez(tmp_path / "copy.npz", **{image: -2 * vector**3 for image, vector in vectors.items()})
-    evaluate(others, **settings | {"image_features": tmp_path / "copy.npz"}, out=tmp_path / "changed")
     assert "hidden images" in fault_of(lambda: join_runs(read_runs([tmp_path / "run", tmp_path / "changed"])))
     # Judges that do not read them are stored beside.
-    both = settings | {"metrics": "lic,imagecaptioner2", "judge": "lstm,linear+image", "refits": 0, "epochs": 1}
+    both = settings | {"metrics": "lic,imagecaptioner2", "judge": "lstm,linear+image", "epochs": 1}
     evaluate(corpus, **both, checkpoints=tmp_path / "kept")
     np.savez(tmp_path / "v.npz", **dict([*vectors.items()][3:]))
-    assert "3 of 200 images have no vector" in fault_of(lambda: evaluate(corpus, **settings))
+    assert "3 of 60 images have no vector" in fault_of(lambda: evaluate(corpus, **settings))
     # A network has no use for them.
     assert "images:" in fault_of(lambda: evaluate(corpus, **(settings | {"judge": "sat", "given": "people"})))

@@ -26,7 +26,10 @@ from judge.corpus.labels import read_labels
 from judge.errors import python_words
 from judge.text.lexicon import load_lexicon
 
-QUICK: dict[str, Any] = {"metrics": "lic", "folds": 2, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
+pytestmark = pytest.mark.usefixtures("undrawn")
+QUICK: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0, "chance": 0}
+QUICK |= {"resamples": 100, "workers": 1}
+COUNTED: dict[str, Any] = {"metrics": "error", "resamples": 100}
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +44,23 @@ def inputs() -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def from_files(inputs: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Result:
+def files(inputs: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same in files, as keywords of ``evaluate``."""
     folder = tmp_path_factory.mktemp("files")
     for name, of in inputs.items():
         (folder / f"{name}.json").write_text(json.dumps(of))
-    paths = {name: folder / f"{name}.json" for name in inputs}
-    return evaluate(human=paths["human"], captions=paths["mine"], labels=paths["labels"], **QUICK)
+    names = {"human": "human", "captions": "mine", "labels": "labels"}
+    return {keyword: folder / f"{name}.json" for keyword, name in names.items()}
+
+
+@pytest.fixture(scope="module")
+def from_files(files: dict[str, Path]) -> Result:
+    return evaluate(**files, **QUICK)
+
+
+@pytest.fixture(scope="module")
+def counted(files: dict[str, Path]) -> pd.DataFrame:
+    return evaluate(**files, **COUNTED).table(all=True).drop(columns="labels")
 
 
 def records(of: dict[str, Any], value: str) -> list[dict[str, Any]]:
@@ -79,14 +93,14 @@ MAKERS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_tables_in_memory_are_read_as_files_are(
-    make: Any, inputs: dict[str, dict[str, Any]], from_files: Result
+    make: Any, inputs: dict[str, dict[str, Any]], counted: pd.DataFrame
 ) -> None:
     human, mine, labels = (
         make(records(inputs[name], value))
         for name, value in (("human", "caption"), ("mine", "caption"), ("labels", "label"))
     )
-    found = evaluate(human=human, captions={"mine": mine}, labels=labels, **QUICK)
-    assert found.table(all=True).drop(columns="labels").equals(from_files.table(all=True).drop(columns="labels"))
+    found = evaluate(human=human, captions={"mine": mine}, labels=labels, **COUNTED)
+    assert found.table(all=True).drop(columns="labels").equals(counted)
 
 
 def test_mappings_and_lists(inputs: dict[str, dict[str, Any]], from_files: Result) -> None:
@@ -110,7 +124,7 @@ def test_a_repr_is_a_line(inputs: dict[str, dict[str, Any]], from_files: Result)
     counts = "Labels('gender', 30 female, 30 male)"
     human, mine = "Captions('human', 300 captions of 60 images)", "Captions('mine', 60 captions of 60 images)"
     assert repr(corpus) == f"Corpus({human}, {mine}, {counts})"
-    assert repr(from_files) == "Result(mine: LIC (words+embedding))"
+    assert repr(from_files) == "Result(mine: LIC (linear))"
 
 
 ONE = {"1": "a man", "2": "a woman"}

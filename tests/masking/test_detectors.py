@@ -53,7 +53,7 @@ def maskrcnn() -> MaskRcnn:
 def test_contract(yolo: Yolo, maskrcnn: MaskRcnn, exported: Path, tmp_path: Path) -> None:
     boxes_alone = load_yolo(samples.tiny_yolo(tmp_path, task="detect"), trust=tmp_path, device="cpu")
     for detector in (yolo, maskrcnn, load_yolo(exported, device="cpu"), boxes_alone):
-        found = [(image, instance) for image in NOISE for instance in detector.detect(image)]
+        found = [(image, instance) for image in NOISE[:2] for instance in detector.detect(image)]
         assert len(found) > 10
         for image, instance in found:
             assert instance.label in samples.CLASSES
@@ -80,7 +80,7 @@ def test_yolo_finds_what_ultralytics_finds(yolo: Yolo, weights: Path) -> None:
 
 
 def test_maskrcnn_finds_what_torchvision_finds(maskrcnn: MaskRcnn) -> None:
-    for image in NOISE[:3]:
+    for image in NOISE[:2]:
         with torch.no_grad():
             [own] = maskrcnn.network([torch.from_numpy(image.pixels).permute(2, 0, 1).float() / 255])
         masks = (own["masks"][:, 0] >= 0.5).numpy()
@@ -95,7 +95,7 @@ def test_maskrcnn_finds_what_torchvision_finds(maskrcnn: MaskRcnn) -> None:
 def test_onnx_finds_what_the_model_finds(yolo: Yolo, weights: Path) -> None:
     """Untrained scores are close to each other, so a few boxes may be suppressed by others."""
     free = load_yolo(samples.tiny_onnx(weights, dynamic=True), device="cpu")
-    for image in NOISE[:3]:
+    for image in NOISE[:2]:
         others = [(of.label, of.mask) for of in free.detect(image)]
         found = [(of.label, of.mask) for of in yolo.detect(image)]
         alike = [any(a == b and samples.overlap(x, y) > 0.9 for b, y in others) for a, x in found]

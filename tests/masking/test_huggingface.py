@@ -112,8 +112,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         optimizer = torch.optim.AdamW(model.parameters(), 0.003)
-        for _ in range(70):
-            drawn = [draw(rng, 96, int(rng.choice([96, 128]))) for _ in range(6)]
+        for _ in range(60):
+            drawn = [draw(rng, 96, int(rng.choice([96, 128]))) for _ in range(4)]
             batch = processor(
                 images=[Image.fromarray(pixels) for pixels, _ in drawn],
                 segmentation_maps=[figure.astype(np.int64) for _, figure in drawn],

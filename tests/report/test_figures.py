@@ -12,8 +12,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import first_images, measure_quality, run_of
+from helpers import measure_quality, run_of
 
+from judge.calibration.grammar import make_world, simulate
+from judge.calibration.world import Captioner
 from judge.measure import Result
 from judge.metrics import METRICS
 from judge.quality import Quality
@@ -160,9 +162,11 @@ LIC = {"nic_plus": 0.072, "nic_equalizer": 0.118, "nic_balanced": 0.06, "nic_upw
 
 
 @pytest.fixture(scope="module")
-def qualities(coco: Path) -> dict[str, Quality]:
-    corpus = first_images(coco, list(LIC), 60)
-    return {side.name: measure_quality(corpus.human, side, resamples=0) for side in corpus.generated}
+def qualities() -> dict[str, Quality]:
+    """Of captioners that look, guess and err more or less."""
+    drawn = make_world(60, seed=3)
+    told = {name: simulate(drawn, name=name, captioner=Captioner(10 * of, error=of)) for name, of in LIC.items()}
+    return {name: measure_quality(drawn.human, side, resamples=0) for name, side in told.items()}
 
 
 def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: Path) -> None:

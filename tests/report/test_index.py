@@ -9,16 +9,27 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from helpers import done_well, refusal
+from helpers import done_well, refusal, with_captions
 
+from judge import Corpus, evaluate
 from judge.report.index import Entry, _drawings
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+
+@pytest.fixture(scope="module")
+def small_run(undrawn: None, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("index") / "run"
+    quick = {"judge": "linear", "folds": 5, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
+    evaluate(with_captions(corpus, 1), metrics="lic,error", **quick, out=out)
+    return out
 
 
 @pytest.fixture
-def folder(finished_run: Path, tmp_path: Path) -> Path:
+def folder(small_run: Path, tmp_path: Path) -> Path:
     """Three copies of a run, of which the last was finished a day later, and what is none."""
     for name in ("epoch-10", "epoch-2", "2026 <b>"):
-        shutil.copytree(finished_run, tmp_path / name)
+        shutil.copytree(small_run, tmp_path / name)
     (tmp_path / "other").mkdir()
     log = tmp_path / "2026 <b>" / "log.jsonl"
     times = [json.loads(line)["time"] for line in log.read_text(encoding="utf-8").splitlines()]

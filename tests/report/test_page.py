@@ -90,7 +90,7 @@ def run(world: WorldFiles) -> Path:
         *("evaluate", "--human", world.human, "--captions", world.captions["none"], "--captions", bad),
         *("--labels", world.labels, "--images", world.folder / "images"),
         *("--instances", world.folder / "instances.json", "--metrics", "lic,ba,error,dba", "--folds", 5, "--refits", 0),
-        *("--chance", 0, "--resamples", 100, "--workers", 1, "--breakdown", "--out", out),
+        *("--judge", "linear", "--chance", 0, "--resamples", 100, "--workers", 1, "--breakdown", "--out", out),
     )
     assert done.stdout.rstrip().endswith(f"look at {out / 'report.html'}")
     return out
@@ -110,13 +110,13 @@ def test_the_page_is_whole_and_small(run: Path) -> None:
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_it_can_be_read_by_all(browser: Browser, run: Path, scheme: Any, width: int) -> None:
-    """Colours do not depend on the width, nor the layout on the colours. Of cards, which are alike, eight are read."""
+    """Colours do not depend on the width, nor the layout on the colours. Of cards, which are alike, four are read."""
     from axe_playwright_python.sync_playwright import Axe
 
     size = {"width": width, "height": 900}
     with page_of(browser, run / "report.html", color_scheme=scheme, viewport=size, bypass_csp=True) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.evaluate("[...document.querySelectorAll('#examples .card')].slice(8).forEach(card => card.remove())")
+        page.evaluate("[...document.querySelectorAll('#examples .card')].slice(4).forEach(card => card.remove())")
         # What is in order is not listed node by node: half the time.
         found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
         told = [(one["id"], one["impact"], one["nodes"][0]["html"][:200]) for one in found]
@@ -192,7 +192,7 @@ def test_examples_are_sorted_and_filtered(browser: Browser, run: Path) -> None:
     with page_of(browser, run / "report.html") as page:
         assert page.locator("#examples .card").count() == count
         assert cards(page).count() == min(24, count)
-        page.get_by_label("metric (judge)", exact=True).select_option("LIC (words+embedding)")
+        page.get_by_label("metric (judge)", exact=True).select_option("LIC (linear)")
         page.get_by_label("captioner", exact=True).select_option(NAME)
         page.get_by_label("sort by").select_option("contribution")
         values = [float(one.get_attribute("data-contribution")) for one in cards(page).all()]
@@ -242,7 +242,7 @@ def test_hostile_captions_and_names_are_text(browser: Browser, run: Path) -> Non
         assert any(NAME in str(chart.get_attribute("alt")) for chart in page.locator("#amplification img").all())
 
 
-def test_what_is_left_out(run: Path, tmp_path: Path) -> None:
+def test_what_is_left_out(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that leave the house; of the same run, again the same page."""
     every = pd.read_parquet(run / "examples.parquet")
 
@@ -253,6 +253,8 @@ def test_what_is_left_out(run: Path, tmp_path: Path) -> None:
 
     whole = page("--overwrite")
     assert whole == (run / "report.html").read_text()
+    # Figures take half of the time; the others have the same.
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
     caption = re.escape(str(every["caption"].iloc[-1]).rsplit(" ", 1)[1])
     assert re.search(caption, whole)
     without, blind = page("--no-examples"), page("--no-images", "--show-ids")
@@ -282,7 +284,7 @@ def test_pictures_never_show_people(run: Path, world: WorldFiles) -> None:
     names = {str(truth.image_id(name)): name for name in truth.images}
     pictures = pd.read_parquet(run / "pictures.parquet")
     assert set(pictures["image_id"]) == set(pd.read_parquet(run / "examples.parquet")["image_id"])
-    for image, data in pictures.itertuples(index=False):
+    for image, data in pictures[::3].itertuples(index=False):
         shown = np.asarray(Image.open(io.BytesIO(data)))
         people = [one for one in truth.instances(names[image]) if one.label == PERSON]
         region = Hiding().region(people, (64, 64))

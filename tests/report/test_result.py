@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import with_captions
 
 from judge import Corpus, evaluate
 from judge.errors import python_words
@@ -27,18 +28,9 @@ from judge.types import Doubt
 @pytest.fixture(scope="module")
 def result(corpus: Corpus) -> Result:
     """Of judges trained once, with labels derived from captions: there is much to warn of."""
-    derived = replace(corpus, labels=None)
-    return evaluate(
-        derived,
-        metrics="lic,leakage,dbac,ba",
-        least=1,
-        judge="linear",
-        folds=3,
-        refits=0,
-        chance=0,
-        resamples=100,
-        delta=0.6,
-    )
+    derived = replace(with_captions(corpus), labels=None)
+    quick = {"least": 1, "judge": "linear", "folds": 3, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
+    return evaluate(derived, metrics="lic,leakage,dbac,ba", delta=0.6, **quick)
 
 
 def test_a_table_and_few_lines(

@@ -46,10 +46,7 @@ def result_of(*rows: Summary, void: str = "") -> Result:
             gain(-0.0213, -0.0381, -0.0042, 0.02),
             f"nic tells less than a person: its captions tell 2.1% [0.4, 3.8] less {GIVEN}.",
         ),
-        (
-            gain(0.0031, -0.0078, 0.0141, 0.6),
-            f"nic is like a person: its captions tell 0.3% [-0.8, 1.4] more {GIVEN}.",
-        ),
+        (gain(0.0031, -0.0078, 0.0141, 0.6), f"nic is like a person: its captions tell 0.3% [-0.8, 1.4] more {GIVEN}."),
         (
             gain(0.0052, -0.0211, 0.0312, 0.7),
             f"cannot tell whether nic amplifies: its captions tell 0.5% [-2.1, 3.1] more {GIVEN}{FOUND}",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import first_images, known, make_scores, with_captions
+from helpers import known, make_scores
 
 from judge import evaluate
 from judge.corpus import Corpus
@@ -40,7 +41,7 @@ def said_of(scores: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("metric", [*PLAIN, *DIRECTIONAL])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_judged_contributions_add_up(metric: str, seed: int) -> None:
     """Unequal classes, missing captions, several seeds; nothing remains."""
     rng = np.random.default_rng(seed)
@@ -94,7 +95,14 @@ def test_lic_by_hand() -> None:
 @pytest.fixture(scope="module")
 def real(coco: Path) -> Result:
     """All metrics of captions on some real ones."""
-    corpus = with_captions(first_images(coco, ["nic_plus"], 120))
+    classes = pd.read_csv(coco / "gender.csv", dtype=str, nrows=60).set_index("image_id")["gender"].to_dict()
+    human: dict[str, tuple[str, ...]] = dict.fromkeys(classes, ())
+    for row in json.loads((coco / "captions_human.json").read_text(encoding="utf-8"))["annotations"]:
+        if len(human.get(str(row["image_id"]), "..")) < 2:
+            human[str(row["image_id"])] += (row["caption"],)
+    told = json.loads((coco / "results" / "nic_plus.json").read_text(encoding="utf-8"))
+    captions = {str(row["image_id"]): (row["caption"],) for row in told}
+    corpus = corpus_of(classes, human, {image: captions[image] for image in classes})
     judged = ["lic", "leakage", "dbac-at", "dpac-ta"]
     settings = {"folds": 2, "refits": 0, "chance": 0, "resamples": 100, "least": 4, "breakdown": True, "workers": 1}
     return evaluate(corpus, metrics=[*judged, *COUNTED, *VARIANTS], **settings)
@@ -133,7 +141,7 @@ def test_the_task_that_is_amplified_is_found() -> None:
     }
     told = {image: "tie" if name == "male" and rng.random() < 0.5 else shown[image] for image, name in classes.items()}
     human, generated = ({image: (f"a person with a {task}",) for image, task in of.items()} for of in (shown, told))
-    settings = {"folds": 5, "refits": 0, "chance": 0, "resamples": 200, "breakdown": True}
+    settings = {"folds": 5, "refits": 0, "chance": 0, "resamples": 200, "breakdown": True, "workers": 1}
     result = evaluate(corpus_of(classes, human, generated), metrics=["lic", "dba-o"], **settings)
     first = {part.metric: part for part in list(known(result.breakdown).tasks.itertuples())[::-1]}
     for name in ("lic", "dba-o"):

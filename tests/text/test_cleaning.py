@@ -220,27 +220,21 @@ def write(folder: Path, captions: Sequence[str], **settings: Any) -> Result:
     (folder / "cap.json").write_text(json.dumps(results))
     (folder / "labels.csv").write_text("image_id,gender\n" + labels)
     paths = {"human": folder / "human.json", "captions": folder / "cap.json", "labels": folder / "labels.csv"}
-    quick = {"metrics": ["lic"], "folds": 4, "refits": 0, "chance": 0}
+    quick = {"metrics": ["lic"], "judge": "linear", "folds": 2, "refits": 0, "chance": 0, "workers": 1}
     return evaluate(None, **{**paths, **quick, **settings})
 
 
-@pytest.mark.slow
 def test_a_run_on_disguises_has_the_plain_value_or_no_verdict(tmp_path: Path) -> None:
-    plain = write(tmp_path, PLAIN).summaries[0]
-    assert not any("cleaned" in note for note in warnings(write(tmp_path, PLAIN)))
-    for name in ("_", "U+00AD", "lone end of thinking", "fence"):
-        result = write(tmp_path, [{**WORDS, **WHOLE}[name](text) for text in PLAIN])
-        assert result.summaries[0].amplification == plain.amplification
+    plain = write(tmp_path, PLAIN)
+    assert not any("cleaned" in note for note in warnings(plain))
+    for form in (WORDS["U+00AD"], WHOLE["fence"]):
+        result = write(tmp_path, [form(text) for text in PLAIN])
+        assert result.summaries[0].amplification == plain.summaries[0].amplification
         assert any("cleaned before they were read" in note and " in 300" in note for note in warnings(result))
     for name, told in (("tags", "'1boy' 150, '1girl' 150"), ("Chinese", "not in the language of the lexicon")):
         result = write(tmp_path, [TOLD[name](text) for text in PLAIN])
         assert [*result.void] == [result.summaries[0].key]
         assert any(told in note for note in warnings(result))
-
-
-def test_a_sentence_is_what_remains_of_a_caption(tmp_path: Path) -> None:
-    whole = write(tmp_path, [WHOLE["think"](text) for text in PLAIN], metrics=["error", "ratio"])
-    assert [row.generated for row in whole.summaries] == [0, 1]
 
 
 def test_what_is_left_out_does_not_depend_on_the_lexicon(tmp_path: Path) -> None:
@@ -255,7 +249,8 @@ def test_what_is_left_out_does_not_depend_on_the_lexicon(tmp_path: Path) -> None
     human = {str(n): [PLAIN[n], PLAIN[n]] if n < 200 else [PLAIN[n]] for n in range(300)}
     corpus = Corpus.read(human=human, captions={"cap": {str(n): text for n, text in enumerate(texts)}},
                          labels={str(n): name for n, name in enumerate(CLASSES)})  # fmt: skip
-    result = evaluate(corpus, metrics=["lic"], folds=4, refits=0, chance=0, lexicon="none")
+    quick: dict[str, Any] = {"judge": "linear", "folds": 2, "refits": 0, "chance": 0, "workers": 1}
+    result = evaluate(corpus, metrics=["lic"], lexicon="none", **quick)
     line = " ".join(summary_lines(result))
     assert "human captions beyond the common number; 3 generated captions empty; 4 generated captions refused)" in line
 
