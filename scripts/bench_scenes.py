@@ -30,7 +30,7 @@ from judge.calibration.response import Calibration, calibrate
 from judge.calibration.scenes import write_images
 from judge.calibration.trials import Design, Trial
 from judge.calibration.truth import bayes_score
-from judge.calibration.world import DEMO, Captioner, Parameters
+from judge.calibration.world import DEFAULT, DEMO, Captioner, Parameters
 from judge.commands.trials import Job, Row, measure_trial
 from judge.corpus import Corpus
 from judge.judges import Modality, find_judge
@@ -54,27 +54,29 @@ LONGEST = 13  # Entries of the grammar's longest list, of which a captioner with
 _LIKE_PEOPLE = Captioner(vocabulary=None)
 
 
-def dosed_captioner(change: str, dose: float) -> tuple[Captioner, Parameters]:
-    """The simulated captioner with a dose of a change of ``CHANGES``, and how much its captions name."""
+def dosed_captioner(change: str, dose: float, of: Parameters = DEFAULT) -> tuple[Captioner, Parameters]:
+    """The simulated captioner with a dose of a change of ``CHANGES``, and how much its captions name in a world."""
     if not dose:
-        return _LIKE_PEOPLE, DEMO
+        return _LIKE_PEOPLE, of
     return {
-        "A->T": (replace(_LIKE_PEOPLE, stereotype=dose), DEMO),
-        "T->A": (replace(_LIKE_PEOPLE, guess=dose), DEMO),
-        "vocabulary": (Captioner(vocabulary=max(1, round((1 - dose) * LONGEST))), DEMO),
-        "silence": (_LIKE_PEOPLE, replace(DEMO, gendered=(1 - dose) * DEMO.gendered)),
-        "brevity": (_LIKE_PEOPLE, replace(DEMO, place=(1 - dose) * DEMO.place)),
+        "A->T": (replace(_LIKE_PEOPLE, stereotype=dose), of),
+        "T->A": (replace(_LIKE_PEOPLE, guess=dose), of),
+        "vocabulary": (Captioner(vocabulary=max(1, round((1 - dose) * LONGEST))), of),
+        "silence": (_LIKE_PEOPLE, replace(of, gendered=(1 - dose) * of.gendered)),
+        "brevity": (_LIKE_PEOPLE, replace(of, place=(1 - dose) * of.place)),
     }[change]
 
 
-def true_rise(name: str, change: str, dose: float, *, blanked: Collection[Modality] = ()) -> float:
+def true_rise(
+    name: str, change: str, dose: float, of: Parameters = DEFAULT, *, blanked: Collection[Modality] = ()
+) -> float:
     """How far a dose moves a metric for an optimal judge; ``blanked``: what the judge does not see."""
     metric = find_metric(name)
     if "caption" in blanked:
         return 0.0  # Both sides have the same images.
     human, generated = (
         bayes_score(parameters, captioner, score=metric.score, uses_images="image" not in blanked)
-        for captioner, parameters in (dosed_captioner(change, 0.0), dosed_captioner(change, dose))
+        for captioner, parameters in (dosed_captioner(change, 0.0, of), dosed_captioner(change, dose, of))
     )
     return float(AMPLIFICATIONS[metric.amplification](np.array(human), np.array(generated))) - metric.neutral
 
@@ -83,14 +85,14 @@ def trials(world: World, number: int, changes: Sequence[str], doses: Sequence[fl
     """The draw ``number``, without a dose and with each: one human caption of a scene, and one of the captioner."""
     human = replace(world.human, by_image={image: of[:1] for image, of in world.human.by_image.items()})
     for change, dose in [(NOTHING, 0.0), *product(changes, sorted(set(doses)))]:
-        captioner, parameters = dosed_captioner(change, dose)
+        captioner, parameters = dosed_captioner(change, dose, world.parameters)
         # The name seeds the captioner's draws, which do not depend on the dose.
         captions = simulate(replace(world, parameters=parameters), name="a captioner", captioner=captioner)
         yield Trial(change, dose, number, Corpus(human, (captions,), world.labels))
 
 
 def measure(
-    design: Design, judges: Sequence[tuple[str, str, str]], settings: Mapping[str, Any], out: Path
+    design: Design, judges: Sequence[tuple[str, str, str]], settings: Mapping[str, Any], of: Parameters, out: Path
 ) -> Iterator[Row]:
     """Rows of all trials; ``judges``: (metric, judge, detector); ``out``: draws that are finished, a line each."""
     known = {line["draw"]: line["rows"] for line in read_lines(out)}
@@ -99,7 +101,7 @@ def measure(
             yield from known[number]
             continue
         seed = int(np.random.SeedSequence((design.seed, number)).generate_state(1)[0])
-        world = make_world(design.images, seed=seed, parameters=DEMO)
+        world = make_world(design.images, seed=seed, parameters=of)
         typer.echo(f"draw {number}", err=True)
         with TemporaryDirectory() as place:
             folder = Path(place)
@@ -145,6 +147,9 @@ def main(  # noqa: PLR0913, PLR0917 - options
     size: int = QUICK["image_size"],
     epochs: int = QUICK["epochs"],
     folds: int = 5,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="the world of judge demo, whose settings go with gender")
+    ] = False,
     refits: Annotated[
         int, typer.Option(help="refits of judges that are solved, not trained; 0: intervals of images alone")
     ] = 0,
@@ -155,14 +160,15 @@ def main(  # noqa: PLR0913, PLR0917 - options
     settings = {**QUICK, "human": Path("drawn scenes"), "backbone": backbone, "image_size": size, "epochs": epochs}
     settings |= {"weights": [*filter(None, weights.split(","))], "folds": folds}
     settings |= {"refits": refits, "chance": 0}
+    of = DEMO if demo else DEFAULT
     design = Design(changes.split(","), [float(dose) for dose in doses.split(",")], draws, nulls, scenes)
     judges = list(product(metrics.split(","), judge.split(","), detectors.split(",")))
     out.parent.mkdir(parents=True, exist_ok=True)
-    rows = pd.DataFrame(measure(design, judges, settings, out))
+    rows = pd.DataFrame(measure(design, judges, settings, of, out))
     rows = rows.astype(dict.fromkeys(("dose", "value", "error", "low", "high", "p", "seconds"), float))
     expected = {
         (name_row(find_metric(name), f"{by}, masks by {masks}"), change, dose): true_rise(
-            name, change, dose, blanked=find_judge(by).blanked
+            name, change, dose, of, blanked=find_judge(by).blanked
         )
         for (name, by, masks), change, dose in product(judges, design.changes, design.doses)
     }

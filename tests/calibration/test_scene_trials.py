@@ -110,7 +110,8 @@ def test_each_change_changes_one_thing(bench: Any, trials: dict[Which, Trial]) -
 def test_the_script_runs_in_small(bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A judge of captions alone: doses of T->A leave them as they are, and its values are those of no dose."""
     small = {"scenes": 20, "draws": 2, "nulls": 3, "backbone": "test_resnet", "size": 64, "epochs": 1, "folds": 2}
-    bench.main(judge="sat-caption-only", changes="A->T,T->A", doses="0.5", **small, figure=tmp_path / "doses.png")
+    files = {"figure": tmp_path / "doses.png", "out": tmp_path / "draws.jsonl"}
+    bench.main(judge="sat-caption-only", changes="A->T,T->A", doses="0.5", **small, **files)
     lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| Im")]
     assert [line[0] for line in lines] == ["ImageCaptioner2 (sat-caption-only, masks by gt)"] * 3
     assert lines[0][1].startswith("none, 3 draws, sd ")
