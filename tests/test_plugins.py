@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import invalidate_caches
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import fault_of, read_json
+from helpers import done_well, fault_of, read_json, refusal
 from sklearn.naive_bayes import BernoulliNB
 
 from judge.corpus.layouts import Request, find_captions
@@ -30,7 +31,6 @@ from judge.utils.tensors import read_notes
 ROOT = Path(__file__).parents[1]
 OWNER = "judge-template 1.0"
 PLACES = ["near a bench", "with a dog", "on a bus", "in a kitchen"]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +45,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(site: Path, tmp_path: Path) -> Run:
-    def judge(
-        *words: object, python: tuple[str, ...] = (), at: Path = site, code: int = 0
-    ) -> subprocess.CompletedProcess[str]:
-        env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{at}", "COLUMNS": "200"}
-        command = [sys.executable, *python, "-m", "judge", *map(str, words)]
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-        return done
+def use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path | None], None]]:
+    """Puts a folder of installed packages, or none, on the path; commands run in this process."""
+    monkeypatch.chdir(tmp_path)
+    before = [*sys.path]
 
-    return judge
+    def put(folder: Path | None) -> None:
+        monkeypatch.setattr(sys, "path", [*before, *([str(folder)] if folder else [])])
+        for name in [name for name in sys.modules if name.split(".")[0] == "judge_template"]:
+            del sys.modules[name]
+        invalidate_caches()
+        plugins.plugins.cache_clear()
+        lexicon._load_shipped.cache_clear()
+
+    yield put
+    put(None)
 
 
 def caption(number: int, hair: str, generated: bool) -> str:
@@ -65,7 +69,10 @@ def caption(number: int, hair: str, generated: bool) -> str:
     return f"A {hair} person {PLACES[guess if generated else place]}."
 
 
-def test_every_kind_of_plugin_is_used_and_recorded(run: Run, site: Path, tmp_path: Path) -> None:
+def test_every_kind_of_plugin_is_used_and_recorded(
+    use: Callable[[Path | None], None], site: Path, tmp_path: Path
+) -> None:
+    use(site)
     hair = {str(number): ("blonde", "brunette")[number // 2 % 2] for number in range(144)}
     said = {
         side: {image: caption(int(image), of, side == "mine") for image, of in hair.items()}
@@ -77,7 +84,7 @@ def test_every_kind_of_plugin_is_used_and_recorded(run: Run, site: Path, tmp_pat
     few = ["--folds", 3, "--refits", 0, "--chance", 0, "--resamples", 100]
     asked = ["--attribute", "hair", "--metrics", "gap,gap:largest,lic", "--judge", "counts", "--workers", 1, *few]
     files = ["--human", "human.json", "--captions", "mine.json", "--checkpoints", "judges"]
-    run("evaluate", *files, *asked, "--out", "out")
+    done_well("evaluate", *files, *asked, "--out", "out")
     document = read_json(tmp_path / "out" / "metrics.json")
     rows = {row["metric"]: row for row in document["results"]}
     classes = {image: {"blonde": "blond", "brunette": "dark"}[of] for image, of in hair.items()}
@@ -106,15 +113,18 @@ def test_every_kind_of_plugin_is_used_and_recorded(run: Run, site: Path, tmp_pat
     (newer / "judge_template-1.0.dist-info").rename(newer / "judge_template-1.1.dist-info")
     metadata = newer / "judge_template-1.1.dist-info" / "METADATA"
     metadata.write_text(metadata.read_text(encoding="utf-8").replace("Version: 1.0", "Version: 1.1"), encoding="utf-8")
-    run("evaluate", *files, *asked, "--out", "other", at=newer)
+    use(newer)
+    done_well("evaluate", *files, *asked, "--out", "other")
     assert len([*(tmp_path / "judges").rglob("*.weights.safetensors")]) == 12
     why = 'plugin is "judge-template 1.0" in one and "judge-template 1.1" in the other (Gap)'
-    assert f"the runs cannot be compared: {why}" in run("compare", "out", "other", code=2).stderr
+    use(site)
+    assert f"the runs cannot be compared: {why}" in refusal("compare", "out", "other")
     shutil.copytree(tmp_path / "out", tmp_path / "again")
-    run("compare", "out", "again")
+    done_well("compare", "out", "again")
     # Where the package is not installed.
     why = "(unknown metric 'gap'). Give a folder of a finished judge evaluate, made by this version and plugins."
-    assert why in run("report", "out", "--overwrite", at=ROOT, code=2).stderr
+    use(None)
+    assert why in refusal("report", "out", "--overwrite")
 
 
 def bayes(scores: pd.DataFrame, said: dict[str, str], classes: dict[str, str]) -> float:
@@ -138,27 +148,36 @@ def bayes(scores: pd.DataFrame, said: dict[str, str], classes: dict[str, str]) -
     return float(np.mean(confident))
 
 
-def test_a_detector_of_a_plugin_hides_what_it_finds(run: Run, tmp_path: Path) -> None:
+def test_a_detector_of_a_plugin_hides_what_it_finds(
+    use: Callable[[Path | None], None], site: Path, tmp_path: Path
+) -> None:
+    use(site)
     (tmp_path / "images").mkdir()
     pixels = np.full((40, 50, 3), 200, dtype=np.uint8)
     pixels[5:25, 10:22] = [0, 0, 255]  # Red, as OpenCV orders channels: 20 x 12 pixels.
     cv2.imwrite(str(tmp_path / "images" / "a.png"), pixels)
-    run("mask", "--images", "images", "--detector", "red", "--out", "masked")
+    done_well("mask", "--images", "images", "--detector", "red", "--out", "masked")
     (masked,) = [path for path in (tmp_path / "masked").rglob("*.png") if path.stem == "a"]
     black = (cv2.imread(str(masked)) == 0).all(axis=-1)
     assert black.sum() == 240
     assert black[5:25, 10:22].all()
 
 
-def test_names_are_listed_without_an_import(run: Run) -> None:
-    """Of the plugin, whose package is imported only where it is used."""
-    listed = run("plugins", python=("-X", "importtime"))
+def test_names_are_listed_without_an_import(site: Path) -> None:
+    """Of the plugin, whose package is imported only where it is used; in processes of their own."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{site}", "COLUMNS": "200"}
+        command = [sys.executable, "-X", "importtime", "-m", "judge", *words]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+
+    listed = run("plugins")
     kinds = {tuple(line.split()) for line in listed.stdout.splitlines()[1:]}
     named = {"metric": "gap", "judge": "counts", "detector": "red", "reader": "lines", "lexicon": "hair"}
     assert kinds == {(kind, name, "judge-template", "1.0") for kind, name in named.items()}
     assert "judge.utils.plugins" in listed.stderr
     assert "judge_template" not in listed.stderr
-    assert "judge_template" not in run("evaluate", "--help", python=("-X", "importtime")).stderr
+    assert "judge_template" not in run("evaluate", "--help").stderr
 
 
 @pytest.fixture
