@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import done_well, few, judge
+from helpers import done_well, judge
 from mutations import LONGEST
 from typer.testing import Result
 
@@ -58,16 +58,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the files that users mistake for others, three runs, and trained judges."""
     folder = tmp_path_factory.mktemp("mistakes") / "place"
     captioners = {"much": Captioner(stereotype=0.9), "none": Captioner()}
-    # As many human captions as conditional leakage needs.
-    files = few(write_world(make_world(60, seed=2), captioners, folder, pictures=64), 3)
+    files = write_world(make_world(60, seed=2), captioners, folder, pictures=64)
     files.human.rename(folder / "human.json")
     for path in files.captions.values():
         path.rename(folder / path.name)
     write_mistaken(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        # No figure is looked at, and drawing takes longer than all else.
-        patch.setattr("matplotlib.figure.Figure.savefig", lambda figure, file, **how: None)
         other = f"{HUMAN} --captions none.json --labels labels.csv {JUDGED} --out learnt2"
         for command in ("RUN --out done", "LIC --out learnt", other, "TRAIN kept --metrics lic"):
             done_well(*words_of(command, folder))

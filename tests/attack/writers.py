@@ -93,9 +93,8 @@ class Writers:
             (self.place / name).write_text(f"years of work on {name}", encoding="utf-8")
 
     def run(self, command: Sequence[str]) -> Result:
-        """Run a command in this process, its temporary files below ``temp``; figures, slow to draw, are empty files."""
-        unseen = patch("matplotlib.figure.Figure.savefig", lambda figure, file, **how: None)
-        with patch.object(tempfile, "tempdir", str(self.temp)), unseen, warnings.catch_warnings():
+        """Run a command in this process, its temporary files below ``temp``."""
+        with patch.object(tempfile, "tempdir", str(self.temp)), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return judge(*command)
 

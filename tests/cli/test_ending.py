@@ -26,9 +26,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 def run(files: WorldFiles, out: Path, judge: str) -> list[object]:
     """A run of many small judges: half a minute."""
-    asked = ["--metrics", "lic", "--judge", judge, "--protocol", "paper", "--seeds", 8]
-    # Networks in the command's own process, linear judges in workers.
-    asked += ["--epochs", 3, "--workers", 1] if judge == "lstm" else ["--refits", 300, "--workers", 2]
+    asked = ["--metrics", "lic", "--judge", judge, "--protocol", "paper", "--seeds", 8, "--workers", 2]
+    asked += ["--refits", 0, "--epochs", 3] if judge == "lstm" else ["--refits", 300]
     return [sys.executable, "-m", "judge", "evaluate", *inputs_of(files, "much"), *asked, "--out", out]
 
 
