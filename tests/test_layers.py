@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -19,8 +20,13 @@ ORDER = (
 ROOMS = ORDER.split()
 
 
-def imports(source: str) -> Iterator[tuple[str | None, set[str]]]:
+@cache
+def imports(path: Path) -> list[tuple[str | None, set[str]]]:
     """Of each import anywhere in a module, type checking included: the module after "from", and what it names."""
+    return [*_imports(path.read_text(encoding="utf-8"))]
+
+
+def _imports(source: str) -> Iterator[tuple[str | None, set[str]]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield None, {alias.name for alias in node.names}
@@ -39,7 +45,7 @@ def room_of(path: Path) -> str:
 def test_imports_point_upwards() -> None:
     assert {room_of(path) for path in FILES} == set(ROOMS)
     for path in FILES:
-        names = [name.split(".") for _, names in imports(path.read_text("utf-8")) for name in names]
+        names = [name.split(".") for _, names in imports(path) for name in names]
         above = ROOMS[: ROOMS.index(room_of(path)) + 1]
         assert {parts[1] for parts in names if parts[0] == "judge"} <= {*above}, path
 
@@ -51,7 +57,7 @@ def name_of(path: Path) -> str:
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     """At their top, inside functions or for type checking: graphlib raises CycleError."""
-    sources = {name_of(path): path.read_text(encoding="utf-8") for path in (ROOT / "__init__.py", *FILES)}
+    sources = {name_of(path): path for path in (ROOT / "__init__.py", *FILES)}
     graph: dict[str, set[str]] = {}
     for file, source in sources.items():
         found: set[str] = set()

@@ -27,6 +27,7 @@ from judge.errors import JudgeError
 from judge.masking.detectors.yolo import load_yolo
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
+from judge.quality.library import meteor_of
 from judge.statistics.consistency import correlate
 from judge.text.lexicon import load_lexicon
 from judge.types import Interval
@@ -135,11 +136,15 @@ def test_dbac_and_dpac_hide_the_person_in_the_foreground_alone() -> None:
         assert [make_config(dict(step.settings), step.kind).foreground for step in hidden] == ["largest"] * hiding
 
 
-@pytest.mark.usefixtures("one_thread")
-def test_attribution_of_race_is_read_from_the_maps_of_its_words(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def small_world(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of all small runs."""
+    return import_module("small_world").write_small(tmp_path_factory.mktemp("small") / "world")
+
+
+def test_attribution_of_race_is_read_from_the_maps_of_its_words(small_world: Path, tmp_path: Path) -> None:
     """DBAC's Table 4: the mean over images of the share of a map outside people, in percent."""
-    world = import_module("small_world").write_small(tmp_path / "world")
-    steps = TABLES["dbac_table4"].steps(import_module("jobs").Job("small", world, tmp_path))
+    steps = TABLES["dbac_table4"].steps(import_module("jobs").Job("small", small_world, tmp_path))
     (step,) = [step for step in steps if step.name == "race-none"]
     ((mode, found),) = import_module("special")._attribution({step.name: step.run()}, "race")
     rows = read_rows(tmp_path / "race-none" / "pictures.csv")
@@ -174,11 +179,17 @@ def test_every_row_of_the_papers_has_a_command_and_a_status() -> None:
         check(shlex.split(row["command"]))
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in NAMES if n not in QUICK)])
-def test_a_small_run_goes_to_the_end(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_run_goes_to_the_end(
+    name: str, small_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And prints the published table with ours beside, plainly called small."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("run.write_small", lambda folder: small_world)
+    # METEOR's table of paraphrases and the pages of runs, which nobody reads, take longer than all else.
+    monkeypatch.setattr("judge.quality.library.meteor", lambda refs, hyps: meteor_of(np.ones((len(hyps), 23))))
+    monkeypatch.setattr("judge.report.directory.make_page", lambda *of, **how: "")
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, file, **how: None)
     done = run(name, "--small", "--out", str(tmp_path / "out"))
     assert done.exit_code == 0, done.output
     words = " ".join(done.output.split())

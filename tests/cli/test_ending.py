@@ -12,25 +12,33 @@ import pytest
 from helpers import inputs_of
 from launching import start
 
-from judge.calibration.grammar import WorldFiles
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.world import Captioner
 
 INTERRUPTED = "judge: interrupted; give the same command again\n"
 
 
-@pytest.fixture
-def run(finished_world: WorldFiles, tmp_path: Path) -> list[object]:
-    """A run of many small networks: half a minute."""
-    asked = ["--metrics", "lic", "--judge", "lstm", "--protocol", "paper", "--seeds", 8, "--epochs", 3, "--workers", 2]
-    judge = [sys.executable, "-m", "judge", "evaluate"]
-    return [*judge, *inputs_of(finished_world, "much"), *asked, "--out", tmp_path / "out"]
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    captioners = {"much": Captioner(stereotype=0.9)}
+    return write_world(make_world(120, seed=2), captioners, tmp_path_factory.mktemp("ending") / "world")
 
 
-@pytest.mark.parametrize(("moment", "number"), [(0.0, signal.SIGINT), (0.5, signal.SIGTERM), (1.0, signal.SIGHUP)])
+def run(files: WorldFiles, out: Path, judge: str) -> list[object]:
+    """A run of many small judges: half a minute."""
+    asked = ["--metrics", "lic", "--judge", judge, "--protocol", "paper", "--seeds", 8, "--workers", 2]
+    asked += ["--refits", 0, "--epochs", 3] if judge == "lstm" else ["--refits", 300]
+    return [sys.executable, "-m", "judge", "evaluate", *inputs_of(files, "much"), *asked, "--out", out]
+
+
+@pytest.mark.parametrize(("moment", "number", "judge"), [
+    (0.0, signal.SIGINT, "linear"), (0.5, signal.SIGTERM, "lstm"), (1.0, signal.SIGHUP, "linear"),
+])  # fmt: skip
 def test_an_interrupt_leaves_no_traceback(
-    run: list[object], tmp_path: Path, moment: float, number: signal.Signals
+    files: WorldFiles, tmp_path: Path, moment: float, number: signal.Signals, judge: str
 ) -> None:
     """While the run works; ``attack/kills.py`` has other commands."""
-    process = start(*run)
+    process = start(*run(files, tmp_path / "out", judge))
     while process.poll() is None and not (tmp_path / "out.partial" / "members").exists():
         time.sleep(0.01)
     time.sleep(moment)
@@ -92,8 +100,8 @@ def test_standard_output_that_takes_nothing(line: str, why: str | None) -> None:
     assert errors == ([what] if why else [])
 
 
-def test_too_little_memory_is_one_line(run: list[object], tmp_path: Path) -> None:
-    done = shell("ulimit -v 400000; {}", *run)
+def test_too_little_memory_is_one_line(files: WorldFiles, tmp_path: Path) -> None:
+    done = shell("ulimit -v 400000; {}", *run(files, tmp_path / "out", "lstm"))
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("judge: memory has run out. Let fewer work at a time (--workers 1)")
     assert "Traceback" not in done.stderr

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import done_well, instead, judge, read_json, refusal
+from helpers import done_well, few, instead, judge, read_json, refusal
 from oracle import amplification
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -24,8 +24,8 @@ FAST += ["--judge", "linear"]
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
-    return write_world(make_world(160, seed=5), KNOBS, tmp_path_factory.mktemp("files") / "world")
+def files(no_report: None, tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    return few(write_world(make_world(160, seed=4), KNOBS, tmp_path_factory.mktemp("files") / "world"))
 
 
 def run(files: WorldFiles, out: Path, *names: str, more: Sequence[object] = ("--refits", 4), **other: object) -> Path:
@@ -89,7 +89,7 @@ def test_a_later_run_that_amplifies_more_fails(runs: dict[str, Path], tmp_path: 
 
 
 def test_two_checkpoints_of_one_name(files: WorldFiles, runs: dict[str, Path], tmp_path: Path) -> None:
-    later = run(files, tmp_path / "later", captions=f"much={files.captions['none']}")
+    later = run(files, tmp_path / "later", more=("--metrics", "ba"), captions=f"much={files.captions['none']}")
     done = done_well("compare", runs["much"], later)
     assert "much/much" in done.stdout
     assert "later/much" in done.stdout
@@ -160,9 +160,10 @@ def test_rows_of_another_protocol_have_names_of_their_own(files: WorldFiles, tmp
     assert "hold-out 75/25 of all images for LIC (75/25, unbalanced), DBAC A-\\>T (75/25); 2 seeds." in text
 
 
-def test_conditional_leakage_of_other_folds_compares(files: WorldFiles, tmp_path: Path) -> None:
+def test_conditional_leakage_of_other_folds_compares(no_report: None, tmp_path: Path) -> None:
     """Its judges have no folds; but they read an embedding, which is known by content."""
-    glove, more = tmp_path / "glove.txt", ("--metrics", "conditional", "--refits", 2, "--judge", "embedding")
+    files = few(write_world(make_world(60, seed=5), KNOBS, tmp_path / "world"), 3)
+    glove, more = tmp_path / "glove.txt", ("--metrics", "conditional", "--refits", 0, "--judge", "embedding")
     words = ("woman", "man", "kitchen", "dog", "umbrella", "street", "tie", "pizza")
 
     def measured(out: str, name: str, *given: object) -> Path:
