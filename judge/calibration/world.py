@@ -86,7 +86,7 @@ class Captioner:
 
 
 FAITHFUL = Captioner()
-# In the demo's world their true LIC is 0, +0.100 and +0.241 (rounded).
+# In the demo's world their true LIC is 0, +0.108 and +0.244 (rounded).
 CAPTIONERS: dict[str, Captioner] = {
     "none": FAITHFUL,
     "some": Captioner(stereotype=0.4, guess=0.3),
