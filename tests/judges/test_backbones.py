@@ -206,17 +206,18 @@ def test_random_patches_tell_textures_apart(tmp_path: Path) -> None:
 
 
 def test_vectors_of_images() -> None:
-    """Roots of the variances of standardised features; of length 1 on average; as many as images allow."""
+    """Principal components of standardised features; of length 1 on average; as many as images allow."""
     draws = np.random.default_rng(0)
     features = draws.normal(size=(400, 3)) @ np.array([[5.0, 5.0, 0.0, 0.0], [0, 1, 0, 0], [0, 0, 1, 0]])
     found = ImageVectors.of({str(n): row for n, row in enumerate(features)})
     rows = found.named(map(str, range(400)))
-    assert rows.shape == (400, 3)
+    assert rows.shape == (400, 4)
     assert np.mean((rows**2).sum(axis=1)) == pytest.approx(1)
     standard = (features - features.mean(axis=0))[:, :3] / features.std(axis=0)[:3]
     variances = np.sort(np.linalg.eigvalsh(standard.T @ standard / 400))
-    spread = np.sort(rows.var(axis=0))
-    assert spread / spread.sum() == pytest.approx(np.sqrt(variances) / np.sqrt(variances).sum(), rel=1e-4)
+    least, *spread = np.sort(rows.var(axis=0))
+    assert least < 1e-12  # The last feature is always 0.
+    assert spread / np.sum(spread) == pytest.approx(variances / variances.sum(), rel=1e-4)
     assert not found.named([None]).any()
     few = ImageVectors.of({str(n): row for n, row in enumerate(features[:16])})
     assert few.rows.shape == (16, 2)

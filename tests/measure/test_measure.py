@@ -215,7 +215,7 @@ def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
 def test_linear_judges_see(tmp_path: Path) -> None:
     """They beat readers where settings go with the attribute and no caption names them; so does what is known."""
     parameters = Parameters(association=0.0, setting_association=0.95, place=0.0)
-    world = make_world(240, seed=5, parameters=parameters)
+    world = make_world(400, seed=5, parameters=parameters)
     files = few(write_world(world, {"plain": FAITHFUL}, tmp_path / "world", pictures=64), 1)
     settings = settings_of(files, tmp_path) | {"backbone": "patches", "resamples": 200, "protocol": "crossfit"}
     judges = ["linear+image", "linear+image-caption-only", "linear+image-image-only"]

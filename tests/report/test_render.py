@@ -126,7 +126,7 @@ def test_every_special_character_is_escaped(text: str) -> None:
 @given(st.text(max_size=30))
 def test_no_text_is_a_command(text: str) -> None:
     """Without the commands that escape, and mathematics of a sign, none of LaTeX's characters is left."""
-    left = re.sub(r"\\[#$%&_{}]|\\(text|dots)[a-z]*\{\}|\$\\[a-z]+\$|\{\}", "", escape(text))
+    left = re.sub(r"\\[#$%&_{}]|\\(text|dots|dag)[a-z]*\{\}|\$\\[a-z]+\$|\{\}", "", escape(text))
     assert not set(left) & set("\\{}$&#^_%~\n\r")
 
 
