@@ -39,6 +39,7 @@ from judge.metrics.amplification import AMPLIFICATIONS
 from judge.report.calibration import calibration_tables, draw_calibration, title, verdict
 from judge.report.render import print_table
 from judge.statistics.summary import name_row
+from judge.utils.identity import digest_of
 
 CHANGES = ("A->T", "T->A", "vocabulary", "silence", "brevity")
 # Networks use a random, frozen backbone, and are trained in minutes: fewer epochs and a larger step than the papers'.
@@ -94,11 +95,15 @@ def trials(world: World, number: int, changes: Sequence[str], doses: Sequence[fl
 def measure(
     design: Design, judges: Sequence[tuple[str, str, str]], settings: Mapping[str, Any], of: Parameters, out: Path
 ) -> Iterator[Row]:
-    """Rows of all trials; ``judges``: (metric, judge, detector); ``out``: draws that are finished, a line each."""
-    known = {line["draw"]: line["rows"] for line in read_lines(out)}
+    """Rows of all trials; ``judges``: (metric, judge, detector); ``out``: draws that are finished, a line each.
+
+    A line has a digest of what its numbers depend on: draws with other settings are not mistaken for these.
+    """
+    known = {line["key"]: line["rows"] for line in read_lines(out)}
     for number, changes in design.numbered():
-        if number in known:
-            yield from known[number]
+        key = digest_of(repr((number, changes, design.doses, design.images, design.seed, judges, settings, of)))
+        if key in known:
+            yield from known[key]
             continue
         seed = int(np.random.SeedSequence((design.seed, number)).generate_state(1)[0])
         world = make_world(design.images, seed=seed, parameters=of)
@@ -113,7 +118,7 @@ def measure(
                 job = Job(trial, (metric,), judge, {**given, "detector": masks}, "", folder / "shared")
                 rows += ({**row, "judge": f"{row['judge']}, masks by {masks}"} for row in measure_trial(job)[1])
         with out.open("a") as file:
-            file.write(json.dumps({"draw": number, "rows": rows}) + "\n")
+            file.write(json.dumps({"key": key, "rows": rows}) + "\n")
         yield from rows
 
 
@@ -154,7 +159,7 @@ def main(  # noqa: PLR0913, PLR0917 - options
         int, typer.Option(help="refits of judges that are solved, not trained; 0: intervals of images alone")
     ] = 0,
     figure: Annotated[Path | None, typer.Option(help="PNG file of the response curves")] = None,
-    out: Annotated[Path, typer.Option(help="file of the draws so far, of these settings")] = Path("runs/scenes.jsonl"),
+    out: Annotated[Path, typer.Option(help="file of the draws so far")] = Path("runs/scenes.jsonl"),
 ) -> None:
     """Measure all trials, and print the tables."""
     settings = {**QUICK, "human": Path("drawn scenes"), "backbone": backbone, "image_size": size, "epochs": epochs}

@@ -48,8 +48,8 @@ class ImageVectors:
         """Principal components of standardised features, which have the same length D for all names.
 
         Both are fitted to the features of the names ``fitted``, or of all; the vectors depend on these, and on what
-        ``key`` stands for. Judges have one penalty for all components: those of least variance count least. Components
-        of equal or more equal variance had more of a drawn scene's things (71% against 69%) and less of its class.
+        ``key`` stands for. Judges have one penalty for all components: those of least variance count least. With
+        more equal variances judges found more of a drawn scene's things (71% against 69%), and less of its class.
         """
         from sklearn.decomposition import PCA
         from sklearn.preprocessing import StandardScaler

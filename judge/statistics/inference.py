@@ -48,8 +48,8 @@ LEAST_SPLITS = 5
 _ROUNDING = 1e-12
 # Significance level of the tests, and the power by which they are described.
 SIGNIFICANT, POWER = 0.05, 0.8
-# The halves' error is divided by this number where judges are given what is known: sqrt(2) would be right without
-# amplification, and 1 with much. docs/trust.md and docs/demo.md have trials.
+# Halves overstate the error of judges that are given what is known: by sqrt(2) without amplification, and not at all
+# with much. The divisor is the geometric mean of both. docs/trust.md and docs/demo.md have trials.
 _GIVEN = 2**0.25
 # Significance level of the F test whether exchanged captions vary more than halves.
 _CLEARLY = 0.01

@@ -119,3 +119,10 @@ def test_the_script_runs_in_small(bench: Any, tmp_path: Path, capsys: pytest.Cap
     assert (a_to_t[1], a_to_t[2], a_to_t[5]) == ("A->T", "0.5", f"{worth:+.4f}")
     assert (t_to_a[1], float(t_to_a[4]), float(t_to_a[5])) == ("T->A", 0, 0)
     assert (tmp_path / "doses.png").read_bytes().startswith(b"\x89PNG")
+    # The same command trains nothing again; with other settings it makes draws of its own.
+    draws = files["out"].read_text(encoding="utf-8")
+    bench.main(judge="sat-caption-only", changes="A->T,T->A", doses="0.5", **small, **files)
+    assert files["out"].read_text(encoding="utf-8") == draws
+    assert len(draws.splitlines()) == 3
+    bench.main(judge="sat-caption-only", changes="A->T", doses="0.5", **small | {"draws": 1, "nulls": 1}, **files)
+    assert len(files["out"].read_text(encoding="utf-8").splitlines()) == 4

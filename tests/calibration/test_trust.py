@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import known, with_captions
+from helpers import known
 from launching import ROOT
 
 from judge import Corpus, evaluate
@@ -71,7 +71,7 @@ def bench() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def setting(bench: Any, coco: Path) -> Any:
-    return bench.Setting(coco, judge="linear", refits=6)
+    return bench.Setting(coco, refits=8)
 
 
 def trials(captioner: str, values: Sequence[float], error: float, *, dosed: bool = False) -> pd.DataFrame:
@@ -151,7 +151,7 @@ def test_a_killed_run_continues(
 ) -> None:
     """The trials are the same whatever a kill has cut."""
     monkeypatch.setattr(bench, "ROWS", {"null-900": (2, partial(bench.null, images=90))})
-    options: dict[str, Any] = {"judge": "linear", "refits": 2, "workers": 1}
+    options = {"workers": 1}
     bench.main(coco, out=tmp_path / "whole", **options)
     whole = (tmp_path / "whole" / "null-900.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "cut").mkdir()
@@ -165,7 +165,7 @@ def test_a_killed_run_continues(
 @pytest.mark.slow
 def test_nulls(bench: Any, setting: Any) -> None:
     """People against people: of 8 trials four have p below 0.05 in one case of 2,500."""
-    rows = pd.DataFrame([row for trial in range(8) for row in bench.null(setting, trial, images=200)])
+    rows = pd.DataFrame([row for trial in range(8) for row in bench.null(setting, trial, images=300)])
     assert (rows["p"] < 0.05).sum() <= 3
     assert ((rows["low"] > 0) | (rows["high"] < 0)).sum() <= 3
     assert 0.5 < rows["error"].mean() / rows["value"].std() < 2.5
@@ -174,7 +174,6 @@ def test_nulls(bench: Any, setting: Any) -> None:
 @pytest.mark.slow
 def test_forms_and_doses(bench: Any, setting: Any) -> None:
     """Forms without bias do not amplify; of large doses none tells less than a person, and most amplify."""
-    setting = replace(setting, judge=None, refits=8)  # Verdicts are those of the default judge.
     names = [*bench.FORMS][::4]
     fair = pd.DataFrame(bench.fair(setting, 0, images=400, names=names))
     assert [*fair["captioner"]] == names
@@ -203,7 +202,7 @@ def test_shuffled_labels_and_three_classes(bench: Any, setting: Any) -> None:
 def test_other_captioners_change_no_verdict(bench: Any, setting: Any) -> None:
     """A captioner has the same values, and the same verdict of its own, beside others and alone."""
     names = ["a person", "a person, brevity", "list of words"]
-    drawn = bench.read(setting.data).draw(200, 5)
+    drawn = bench.read(setting.data).draw(300, 5)
     (together, *_), (alone, *_) = (
         bench.tried(setting, drawn, [bench.FORMS[n] for n in of]) for of in (names, names[:1])
     )
@@ -216,9 +215,9 @@ def test_directions(bench: Any, setting: Any) -> None:
     doses, moved = (0.1, 0.4, 0.8), list[dict[str, Any]]()
     person = bench.FORMS["a person"]
     told = [person, *(person.dosed(change, dose) for change in ("A->T", "T->A") for dose in doses)]
-    for trial in range(2):
+    for trial in range(3):
         (drawn,) = bench.read(setting.data).draw(480, trial).corpora(told)
-        quick = {"judge": "linear", "folds": 2, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
+        quick = {"judge": "linear", "folds": 4, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
         for row in evaluate(drawn, metrics="u-ta,u-at", **quick).summaries:
             *_, last = row.captioner.split(", ")
             change, dose = last.split() if "->" in last else ("none", "0")
@@ -238,7 +237,7 @@ def test_the_shared_captioners(bench: Any, coco: Path, tmp_path: Path) -> None:
     names = (f"results/{name}.json" for name in (bench.EQUALIZER, bench.BASELINE))
     for name in ("captions_human.json", "gender.csv", "objects.json", *names):
         (tmp_path / name).symlink_to(coco / name)
-    (row,) = bench.shared(bench.Setting(tmp_path, judge="linear", refits=8), 0)
+    (row,) = bench.shared(bench.Setting(tmp_path, refits=12), 0)
     assert row["gap"] > 0
     assert row["gap_p"] < 0.05
 
@@ -265,9 +264,8 @@ def test_power_on_a_known_dose() -> None:
     """A captioner that follows the stereotype is found; one that does not is told apart from it by its interval."""
     world = make_world(300, seed=11)
     told = [simulate(world, name=f"{dose:g}", captioner=Captioner(stereotype=dose)) for dose in (0.0, 0.9)]
-    corpus = with_captions(Corpus(world.human, tuple(told), world.labels))
-    settings = {"judge": "linear", "folds": 3, "refits": 6, "chance": 1, "resamples": 100, "workers": 1}
-    none, much = evaluate(corpus, metrics="lic", **settings).summaries
+    settings = {"judge": "linear", "folds": 4, "refits": 8, "chance": 2, "workers": 1}
+    none, much = evaluate(Corpus(world.human, tuple(told), world.labels), metrics="lic", **settings).summaries
     assert holds_nothing(none)
     assert known(much.interval).low > max(0, known(none.interval).high)
     assert known(much.p_value) < 0.005

@@ -105,13 +105,13 @@ def test_closed_form_equals_naive_enumeration(
 
 @pytest.fixture(scope="module")
 def scenes() -> list[Scene]:
-    return draw_scenes(60_000, seed=3)
+    return draw_scenes(120_000, seed=3)
 
 
 @pytest.mark.parametrize("direction", ["A->T", "T->A"])
 @pytest.mark.parametrize("captioner", [FAITHFUL, CAPTIONERS["much"], Captioner(0.3, 0.5, 0.15)])
 def test_closed_form_equals_simulation(captioner: Captioner, direction: Direction, scenes: list[Scene]) -> None:
-    """Posterior from the counts of half of 60,000 simulated descriptions, scored on the other half."""
+    """Posterior from the counts of half of 120,000 simulated descriptions, scored on the other half."""
     rng = np.random.default_rng(5)
     views = described_by(scenes, captioner, rng)
     words = [np.array([CLASSES.index(of.attribute) for of in side]) for side in (scenes, views)]
@@ -127,7 +127,7 @@ def test_closed_form_equals_simulation(captioner: Captioner, direction: Directio
     posterior = (counts / counts.sum(axis=0))[:, first[1::2], place[1::2]]
     right = posterior.argmax(axis=0) == asked[1::2]
     value = (posterior[asked[1::2], np.arange(len(right))] * right).mean()
-    assert value == pytest.approx(bayes_score(DEFAULT, captioner, direction=direction), abs=0.01)
+    assert value == pytest.approx(bayes_score(DEFAULT, captioner, direction=direction), abs=0.007)
 
 
 @given(LEANING, st.sampled_from(["A->T", "T->A"]), st.sampled_from(sorted(SCORES)))

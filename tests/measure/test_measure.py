@@ -224,7 +224,7 @@ def test_linear_judges_see(tmp_path: Path) -> None:
     table = {row.judge: row for row in result.summaries if row.metric.name == "imagecaptioner2"}
     seeing, reading, looking = (known(table[name].human) for name in judges)
     # An optimal judge of things and settings has 0.86.
-    assert seeing == pytest.approx(bayes_score(parameters, score="confidence", uses_images=True), abs=0.1)
+    assert -0.1 < seeing - bayes_score(parameters, score="confidence", uses_images=True) < 0.01
     assert looking == pytest.approx(seeing, abs=0.05)
     assert reading == pytest.approx(0.5, abs=0.02)
     assert table[judges[2]].amplification == 0
@@ -235,8 +235,8 @@ def test_linear_judges_see(tmp_path: Path) -> None:
     assert labels == [f"plain ({of})" for of in ("image and caption", "image alone", "caption alone")]
     (given,) = (row for row in result.summaries if row.metric.given)
     assert given.metric.name == "conditional:image"
-    # An optimal judge knows 0.73 of the variance, which captions repeat.
-    assert known(given.known) == pytest.approx(0.73, abs=0.2)
+    # An optimal judge knows 0.73 of the variance, which captions repeat; this one learns from 400 images.
+    assert 0.53 < known(given.known) < 0.74
     assert abs(known(given.human)) < 0.05
     assert result.run["captioners"]["plain"]["reads"]["conditional:image"]["words+embedding"]["mask"] == "segment"
     # Without images there is one clear line.
