@@ -30,7 +30,7 @@ from judge.calibration.response import Calibration, calibrate
 from judge.calibration.scenes import write_images
 from judge.calibration.trials import Design, Trial
 from judge.calibration.truth import bayes_score
-from judge.calibration.world import DEFAULT, DEMO, Captioner, Parameters
+from judge.calibration.world import DEFAULT, DEMO, FAITHFUL, Captioner, Parameters
 from judge.commands.trials import Job, Row, measure_trial
 from judge.corpus import Corpus
 from judge.judges import Modality, find_judge
@@ -52,19 +52,18 @@ QUICK: dict[str, Any] = {
     "batch_size": 32,
 }
 LONGEST = 13  # Entries of the grammar's longest list, of which a captioner with a small vocabulary knows some.
-_LIKE_PEOPLE = Captioner(vocabulary=None)
 
 
 def dosed_captioner(change: str, dose: float, of: Parameters = DEFAULT) -> tuple[Captioner, Parameters]:
     """The simulated captioner with a dose of a change of ``CHANGES``, and how much its captions name in a world."""
     if not dose:
-        return _LIKE_PEOPLE, of
+        return FAITHFUL, of
     return {
-        "A->T": (replace(_LIKE_PEOPLE, stereotype=dose), of),
-        "T->A": (replace(_LIKE_PEOPLE, guess=dose), of),
+        "A->T": (replace(FAITHFUL, stereotype=dose), of),
+        "T->A": (replace(FAITHFUL, guess=dose), of),
         "vocabulary": (Captioner(vocabulary=max(1, round((1 - dose) * LONGEST))), of),
-        "silence": (_LIKE_PEOPLE, replace(of, gendered=(1 - dose) * of.gendered)),
-        "brevity": (_LIKE_PEOPLE, replace(of, place=(1 - dose) * of.place)),
+        "silence": (FAITHFUL, replace(of, gendered=(1 - dose) * of.gendered)),
+        "brevity": (FAITHFUL, replace(of, place=(1 - dose) * of.place)),
     }[change]
 
 

@@ -18,6 +18,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from helpers import done_well, few, inputs_of, pictures_of
+from matplotlib.figure import Figure
 
 from judge.calibration.grammar import World, WorldFiles, make_world, simulate, world_files, write_world
 from judge.calibration.world import Captioner
@@ -27,6 +28,7 @@ from judge.corpus import Corpus
 settings.register_profile("judge", deadline=None)
 settings.load_profile("judge")
 
+_DRAW = Figure.savefig
 LONGEST = (
     *("blocks", "known_worlds", "scripts", "calibrate", "trust", "detectors", "measure", "cli", "train", "contract"),
     *("sharding", "papers", "compare", "caption", "predict", "counted", "ending", "truth", "page", "saved_run"),
@@ -68,11 +70,23 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.fixture(scope="module")
-def undrawn() -> Iterator[None]:
-    """Figures are made but not drawn: that is half of a small run's time, and tests of figures and pages see to it."""
+@pytest.fixture(scope="module", autouse=True)
+def undrawn(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Figures are not drawn, which takes half of a small run's time; files marked ``figures`` look at them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
+        if not any(mark.name == "figures" for mark in request.node.iter_markers()):
+            patch.setattr(Figure, "savefig", lambda *_, **__: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def no_report() -> Iterator[None]:
+    """Runs write their numbers, but no page, which takes longer than all else of a small run; ``report/`` makes them.
+
+    Not for files that use ``finished_run``, whose page other files look at.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("judge.report.directory.make_page", lambda *of, **how: "")
         yield
 
 
@@ -124,7 +138,9 @@ def _finished(factory: pytest.TempPathFactory) -> Path:
             options += ["--objects", files.folder / "instances.json", "--metrics", "lic,leakage,ba,ba-objects,dba"]
             options += ["--breakdown", "--resamples", 100, "--folds", 3, "--refits", 2, "--chance", 1, "--seeds", 1]
             options += ["--workers", 1, "--overwrite", "--out", folder / "run"]
-            (folder / "printed.txt").write_text(done_well("evaluate", *options).stdout, encoding="utf-8")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Figure, "savefig", _DRAW)
+                (folder / "printed.txt").write_text(done_well("evaluate", *options).stdout, encoding="utf-8")
     return folder
 
 

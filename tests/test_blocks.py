@@ -40,6 +40,7 @@ APART = {
     "python scripts/papers/anonymousbench.py": "test_anonymousbench.py runs it; a diffusion model, 1,000 images",
     "from trl import": "test_reward.py runs it",
     "from judge import AmplificationCallback": "test_reward.py runs it",
+    "import lightning": "test_reward.py runs it",
     "on: pull_request": "test_the_workflow_runs",
 }
 """Commands and blocks, by their beginning, that are only parsed here, and why."""

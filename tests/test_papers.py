@@ -180,14 +180,11 @@ def test_every_row_of_the_papers_has_a_command_and_a_status() -> None:
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in NAMES if n not in QUICK)])
 def test_a_small_run_goes_to_the_end(
-    name: str, small_world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, small_world: Path, no_report: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And prints the published table with ours beside, plainly called small."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("run.write_small", lambda folder: small_world)
-    # The pages of these runs, which nobody reads, take long; tests of reports make them.
-    monkeypatch.setattr("judge.report.directory.make_page", lambda *of, **how: "")
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, file, **how: None)
     done = run(name, "--small", "--out", str(tmp_path / "out"))
     assert done.exit_code == 0, done.output
     words = " ".join(done.output.split())

@@ -1,8 +1,8 @@
 """Captions of the scenes of ``world`` by people and by simulated captioners, and their files in COCO's formats.
 
 The content of a caption is drawn first, with known probabilities. Its wording is drawn after that; once attribute words
-are hidden, it depends on the content alone, so that the closed forms in ``truth`` are exact. Captioners have fewer
-words than people, but the same ones for tasks and settings: aligning vocabularies removes no evidence from human
+are hidden, it depends on the content alone, so that the closed forms in ``truth`` are exact. A captioner can have fewer
+words than people, but it has the same ones for tasks and settings: aligning vocabularies removes no evidence from human
 captions.
 """
 

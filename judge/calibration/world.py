@@ -76,16 +76,17 @@ class Captioner:
     """A simulated captioner: probabilities in [0, 1], as the module defines them.
 
     ``vocabulary``: entries that it knows of each list of the grammar, 1 or more, beside all words for tasks and
-    settings; None for people's own wording, which knows all.
+    settings; None for people's own wording, which has all.
     """
 
     stereotype: float = 0.0
     guess: float = 0.0
     error: float = 0.0
-    vocabulary: int | None = 3
+    vocabulary: int | None = None
 
 
 FAITHFUL = Captioner()
+"""A captioner that describes images as people do."""
 # In the demo's world their true LIC is 0, +0.108 and +0.244 (rounded).
 CAPTIONERS: dict[str, Captioner] = {
     "none": FAITHFUL,

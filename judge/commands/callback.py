@@ -1,4 +1,4 @@
-"""A callback of transformers' ``Trainer`` that measures the captioner in training."""
+"""A callback of transformers' ``Trainer``, or of Lightning's, that measures the captioner in training."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ from judge.training.launch import undisturbed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lightning.pytorch import Callback, LightningModule, Trainer
+
     from judge.report.result import Result
 
 _NAME = "model"
@@ -53,6 +56,11 @@ class AmplificationCallback(TrainerCallback):
         trainer = Trainer(model=model, processing_class=processor, ...)
         trainer.add_callback(AmplificationCallback(trainer.log, human="human.json", labels="gender.csv", images="val"))
 
+    For Lightning, whose loggers get the numbers of a module (:meth:`lightning`):
+
+        watch = AmplificationCallback(human="human.json", labels="gender.csv", images="val", processor=processor)
+        trainer = lightning.Trainer(callbacks=[watch.lightning()])
+
     For each metric METRIC these numbers are logged, fractions: ``amplification/METRIC``; the human side,
     ``.../human``; the ends of the interval, ``.../low`` and ``.../high``; and ``.../verdict``, 1 where the captioner
     amplifies, -1 where it does the opposite, 0 where neither is shown; ``.../void``, 1 where a check voids the row,
@@ -68,7 +76,7 @@ class AmplificationCallback(TrainerCallback):
     @in_python()
     def __init__(  # noqa: PLR0913 - what evaluate takes
         self,
-        log: Callable[[dict[str, float]], None],
+        log: Callable[[dict[str, float]], None] | None = None,
         *,
         human: Any,
         images: str | Path,
@@ -82,7 +90,8 @@ class AmplificationCallback(TrainerCallback):
         """Keep what every measurement needs.
 
         Args:
-            log: takes the numbers; ``trainer.log`` passes them to TensorBoard, W&B, MLflow and the others.
+            log: takes the numbers; ``trainer.log`` passes them to TensorBoard, W&B, MLflow and the others. Only
+                transformers' ``Trainer`` needs it.
             human: human captions, as :func:`judge.evaluate` takes them, of images that are not trained on.
             images: folder with these images; the name of a file, without its ending, is the image's id.
             labels: the class of each image, by default derived from the human captions.
@@ -96,7 +105,7 @@ class AmplificationCallback(TrainerCallback):
             JudgeError: ``log`` is no function; ``every`` is below 1; an option is unknown, or not for a callback;
                 several attributes; human captions or labels cannot be read; no file is of any of their images.
         """
-        if not callable(log):
+        if log is not None and not callable(log):
             raise JudgeError("is no function", where="log", mend="give trainer.log")
         if every < 1:
             raise JudgeError(f"must be 1 or more, not {every}", where="every", mend="give a number of epochs")
@@ -125,8 +134,9 @@ class AmplificationCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002 - as below
         """Caption a few images: what cannot be captioned is found before the training."""
-        few = dict(islice(self.images.names.items(), _FIRST))
-        self._caption(given["model"], given.get("processing_class"), replace(self.images, names=few))
+        if self.log is None:
+            raise JudgeError("is needed by this trainer", where="log", mend="give trainer.log")
+        self._try(given["model"], given.get("processing_class"))
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002 - transformers' names
         """Measure, and log."""
@@ -136,6 +146,27 @@ class AmplificationCallback(TrainerCallback):
             requested = control.should_log
             self.log(numbers)
             control.should_log = requested
+
+    def lightning(self, captioner: Callable[[LightningModule], Any] = attrgetter("model")) -> Callback:
+        """This callback for the ``Trainer`` of Lightning: a module logs the numbers after every few epochs.
+
+        Args:
+            captioner: finds the captioner, a model of transformers, in a module; by default its ``model``.
+        """
+        from lightning.pytorch import Callback
+
+        watch = self
+
+        class Watch(Callback):
+            def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002 - its names
+                watch._try(captioner(pl_module))
+
+            def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+                epoch = trainer.current_epoch + 1
+                if epoch % watch.every == 0:
+                    pl_module.log_dict(watch.measure(captioner(pl_module), epoch=epoch))
+
+        return Watch()
 
     def measure(self, model: Any, processor: Any = None, *, epoch: float | None = None) -> dict[str, float]:
         """The numbers to log; any other training loop may call it.
@@ -161,6 +192,11 @@ class AmplificationCallback(TrainerCallback):
             _logger.warning("no verdict, and so no value is logged: %s", python_words("; ".join(void)))
         self.results[max(self.results, default=0.0) + 1 if epoch is None else epoch] = found
         return numbers_of(found) | {"amplification/seconds": time.monotonic() - start}
+
+    def _try(self, model: Any, processor: Any = None) -> None:
+        """Caption the first few images."""
+        few = dict(islice(self.images.names.items(), _FIRST))
+        self._caption(model, processor, replace(self.images, names=few))
 
     @in_python()
     def _caption(self, model: Any, processor: Any, images: MaskedImages) -> Captioned:

@@ -233,6 +233,11 @@ class Logistic(Solved):
         shares = np.clip(self._count(weights) / _total(weights)[:, None], 1e-15, 1 - 1e-15)
         coefficients[-1] = np.log(shares) if self.softmax else np.log(shares) - np.log1p(-shares)
 
+    def start(self, problem: int, coefficients: FloatArray) -> None:
+        """Start the next fit of a problem from the coefficients of others, [G + D + 1, A']."""
+        fitted = self.open[problem]
+        self.coefficients[:, problem, fitted] = coefficients[:, fitted]
+
     def _count(self, weights: FloatArray) -> FloatArray:
         """Summed weights [N, P] of the samples with each answer, [P, A']."""
         return np.stack([_total(weights * column[:, None]) for column in self.answers.T], axis=1)

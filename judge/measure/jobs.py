@@ -17,7 +17,7 @@ from judge.evidence.counts import CountRows, count_captions, task_rows
 from judge.evidence.joined import Joined
 from judge.judges import DEFAULT_JUDGE, EMBEDDED, SEEING, find_judge, name_self, with_head
 from judge.judges.image_vectors import ImageVectors
-from judge.measure.plan import QUICK_REFITS, REFITS, Plan, is_quick
+from judge.measure.plan import QUICK_REFITS, REFITS, Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.statistics.comparisons import Key
 from judge.text.lexicon import Lexicons
@@ -186,7 +186,7 @@ def _jobs(
             for judge in choose_judges(alike[0], plan.judges):
                 try:
                     evidence = builder.build(captioner, alike[0])
-                    _check_size(evidence, judge, plan)
+                    _check_size(evidence, plan)
                 except RowError as error:
                     lacking |= {(captioner.name, metric.name, judge): error for metric in alike}
                 else:
@@ -209,17 +209,12 @@ def _requests(
                     yield Request(evidence, judge, refits, plan.first_seed)
 
 
-def _check_size(evidence: Evidence, judge: str, plan: Plan) -> None:
-    """Refuse fewer images of a class than folds, or than refits on halves of a judge that trains in seconds need."""
+def _check_size(evidence: Evidence, plan: Plan) -> None:
+    """Refuse fewer images of a class than folds."""
     rarest, size = Counter(evidence.classes.values()).most_common()[-1]
     if plan.protocol == "crossfit" and size < plan.folds:
         what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
         raise RowError(what, where=evidence.captioner, mend=f"use --folds {size} or fewer")
-    refits = "half" in plan.resamples_of(judge, evidence.target.kind, len(evidence.classes))
-    if refits and size < 2 * plan.least and is_quick(judge):
-        what = f"{size} images of class '{rarest}', and refits on halves of the images need {2 * plan.least}"
-        mend = "use fewer --folds, or --refits 0" if plan.protocol == "crossfit" else "use --refits 0"
-        raise RowError(what, where=evidence.captioner, mend=mend)
 
 
 def jobs_of(

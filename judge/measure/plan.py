@@ -28,6 +28,9 @@ DRAWS = 3
 # wider: there are fewer degrees of freedom.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
 QUICK_REFITS = 8
+# Folds of refits under crossfit. With ten they take twice as long, and standard errors are the same. A half of the
+# images has as many of each class, because a run needs ten (MINIMUM_IMAGES).
+REFIT_FOLDS = 5
 # Those of an attribute in a run of few images, which take half a minute: fewer verdicts then change with the seed.
 REFITS_OF_FEW, FEW = 40, 2000
 CHANCE = 2
@@ -85,11 +88,6 @@ class Plan:
     examples: bool = True
     quick: bool = False
 
-    @property
-    def least(self) -> int:
-        """Number of images of each class that judges need to be trained and tested on."""
-        return self.folds if self.protocol == "crossfit" else 5
-
     def resamples_of(self, judge: str, target: TargetKind, images: int) -> dict[ResampleKind, int]:
         """Number of refits of a judge, by kind of resample; ``images``: of the run's captioner that has most."""
         quick = is_quick(judge)
@@ -121,19 +119,19 @@ class Plan:
         """(seed, split) for all seeds of a judge; images of one scene are together.
 
         If the best of several seeds counts, all share the split of the first, and images are held out to choose by.
-        Refits under crossfit use the folds of the first seed alone: what a draw adds to the error is small.
+        Refits under crossfit draw fewer folds, and once: what the draw adds to the error is small.
         """
         test, validation = metric.holdout
-        best, seeds = metric.aggregate == "best", self.seeds_of(metric, judge)
+        best, seeds, folds = metric.aggregate == "best", self.seeds_of(metric, judge), self.folds
         single = best and len(seeds) == 1
-        if evidence.resample and self.protocol == "crossfit" and not best:
-            seeds = seeds[:1]
+        if evidence.resample and self.protocol == "crossfit":
+            seeds, folds = seeds if best else seeds[:1], min(folds, REFIT_FOLDS)
         drawn = {
             seed: make_splits(
                 self.protocol,
                 evidence.classes,
                 seed=self.first_seed if best else seed,
-                folds=self.folds,
+                folds=folds,
                 holdout=(test, 0.0 if single else validation),
                 balanced=metric.balanced,
                 scenes=evidence.sides.scenes,

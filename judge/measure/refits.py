@@ -5,7 +5,7 @@ judges, scores and priors are computed again. What a run chooses once is kept: w
 trained jointly choose (C of ``linear``).
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -16,7 +16,7 @@ import pandas as pd
 from judge.errors import JudgeError
 from judge.evidence import Evidence, Resample
 from judge.measure.jobs import Job, compares, jobs_of, most_images
-from judge.measure.plan import Plan
+from judge.measure.plan import REFIT_FOLDS, Plan
 from judge.measure.table import COLUMNS, SUMMED, Sums, answer_sums
 from judge.metrics import Metric
 from judge.statistics.judged import CELL, Statistic
@@ -78,9 +78,7 @@ def refit(
 def warn_of_many(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> Iterator[str]:
     """A line where refits train many judges: how many, which of them take long, and which setting trains fewer."""
     trained = [job for job in jobs if setup.is_trained(job.member.judge)]
-    # Under crossfit refits use the folds of the first seed (:meth:`Plan.splits`).
-    every = plan.protocol != "crossfit"
-    again = [of for of in trained if every or of.metrics[0].aggregate == "best" or of.member.seed == plan.first_seed]
+    again = [job for job in trained if _has_refits(job, plan)]
     times = [plan.resamples_of(job.judge, job.evidence.target.kind, most_images(jobs)) for job in again]
     number = sum(sum(of.values()) for of in times)
     if number > _MANY:
@@ -94,25 +92,18 @@ def warn_of_many(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> Itera
         yield f"{what}{long}{fewer}"
 
 
+def _has_refits(job: Job, plan: Plan) -> bool:
+    """Whether refits have a judge of this seed and fold (:meth:`Plan.splits`)."""
+    first = job.metrics[0].aggregate == "best" or job.member.seed == plan.first_seed
+    return plan.protocol != "crossfit" or (first and job.member.split.fold < REFIT_FOLDS)
+
+
 def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
-    """Refuse, before any judge is trained, classes too small for halves, and refits of judges that are not trained."""
-    trained = [job for job in jobs if setup.is_trained(job.member.judge)]
-    if plan.refits and jobs and not trained:
+    """Refuse, before any judge is trained, refits where none is."""
+    if plan.refits and jobs and not any(setup.is_trained(job.member.judge) for job in jobs):
         what = f"judge '{jobs[0].judge}' is asked as it is: there is no training whose noise refits could tell"
         mend = "leave it out: the interval over images is all that there is to know"
         raise JudgeError(what, where=f"--refits {plan.refits}", mend=mend)
-    needed = 2 * plan.least
-    for job in trained:
-        rarest, size = _rarest(job)
-        if size < needed and "half" in plan.resamples_of(job.judge, job.evidence.target.kind, most_images(jobs)):
-            what = f"{size} images of class '{rarest}', and refits on halves of the images need {needed}"
-            mend = "use fewer --folds, or --refits 0" if plan.protocol == "crossfit" else "use --refits 0"
-            raise JudgeError(what, where=job.evidence.captioner, mend=mend)
-
-
-def _rarest(job: Job) -> tuple[str, int]:
-    """The rarest class of a run's own data, and its number of images."""
-    return Counter(job.evidence.sides.classes.values()).most_common()[-1]
 
 
 def chosen_settings(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]) -> list[tuple[Job, Chosen]]:

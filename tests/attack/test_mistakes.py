@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import done_well, judge
+from helpers import done_well, few, judge
 from mutations import LONGEST
 from typer.testing import Result
 
@@ -58,7 +58,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the files that users mistake for others, three runs, and trained judges."""
     folder = tmp_path_factory.mktemp("mistakes") / "place"
     captioners = {"much": Captioner(stereotype=0.9), "none": Captioner()}
-    files = write_world(make_world(60, seed=2), captioners, folder, pictures=64)
+    # As many human captions as conditional leakage needs.
+    files = few(write_world(make_world(60, seed=2), captioners, folder, pictures=64), 3)
     files.human.rename(folder / "human.json")
     for path in files.captions.values():
         path.rename(folder / path.name)

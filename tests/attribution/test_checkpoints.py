@@ -45,13 +45,12 @@ def test_maps_of_every_family(family: str, checkpoint: Checkpoints) -> None:
     assert copies.numpy() == pytest.approx(np.array([[first - second, second - first]] * 3), abs=1e-4)
     assert grad_cam(view, 0).shape == GRIDS.get(family, (2, 2))
     for method in METHODS:
-        mass = attribute(method, view, pixels, 0, samples=4, seed=1)
+        mass, again, other = (attribute(method, view, pixels, 0, samples=2, seed=seed) for seed in (1, 1, 2))
         assert mass.shape == (40, 56)
         assert (mass >= 0).all()
         # Evidence for one of two classes is evidence against the other.
-        assert mass.sum() + attribute(method, view, pixels, 1, samples=4, seed=1).sum() > 0
-        assert np.array_equal(mass, attribute(method, view, pixels, 0, samples=4, seed=1))
-        other = attribute(method, view, pixels, 0, samples=4, seed=2)
+        assert mass.any() or attribute(method, view, pixels, 1, samples=2, seed=1).any()
+        assert np.array_equal(mass, again)
         assert np.array_equal(mass, other) == (method == "grad-cam")
 
 

@@ -215,8 +215,9 @@ QUICK = ["--metrics", "lic,dba-g,ratio", "--folds", 2, "--least", 2, *ONCE]
 Own = tuple[Path, dict[str, str], list[object], list[object]]
 
 
-def test_own_classes_in_a_run(own: Own, tmp_path: Path) -> None:
+def test_own_classes_in_a_run(own: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By class, by task, quality, and the page, tables and card made of it."""
+    monkeypatch.setenv("PATH", str(tmp_path))  # No Java: METEOR takes seconds to start. ``quality/`` has it.
     out, (*_, given) = tmp_path / "out", own
     done = done_well("evaluate", *given, *QUICK, "--breakdown", "--quality", "--verbose", "--out", out)
     run = read_json(out / "metrics.json")["run"]

@@ -15,7 +15,7 @@ import torch
 import transformers as tf
 import yaml
 from captioners import EOS, FAMILIES, IDS, PATCH, PICTURE, UNK, ByHand
-from helpers import done_well, fault_of, inputs_of, judge, pictures_of, read_json, refusal
+from helpers import done_well, fault_of, few, inputs_of, judge, pictures_of, read_json, refusal
 from PIL import Image
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -373,8 +373,9 @@ def test_captions_that_an_earlier_version_left_unfinished_are_one_line(folder: F
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
-    return write_world(make_world(40, seed=5), {"plain": FAITHFUL}, tmp_path_factory.mktemp("w") / "world", pictures=64)
+def world(no_report: None, tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    folder = tmp_path_factory.mktemp("w") / "world"
+    return few(write_world(make_world(40, seed=5), {"plain": FAITHFUL}, folder, pictures=64))
 
 
 def common(world: WorldFiles, out: Path) -> list[object]:

@@ -24,7 +24,7 @@ COUNTED = ["--metrics", "error", "--resamples", 100]
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+def files(no_report: None, tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
     return write_world(make_world(60, seed=2), {"much": Captioner(stereotype=0.9)}, tmp_path_factory.mktemp("inputs"))
 
 

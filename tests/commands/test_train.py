@@ -25,11 +25,11 @@ FILES = (2 + 2) * 2 + (2 + 1) * 2
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def settings(no_report: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Judges of every kind: one that trains itself, one that reads, one that sees."""
     folder = tmp_path_factory.mktemp("train")
     captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
-    files = few(write_world(make_world(120, seed=5), captioners, folder / "world", pictures=64), 2)
+    files = few(write_world(make_world(80, seed=0), captioners, folder / "world", pictures=64), 2)
     judges = {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "epochs": 2}
     return settings_of(files, folder) | judges
 

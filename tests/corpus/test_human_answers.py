@@ -16,7 +16,6 @@ from judge.corpus.ratings import read_human_scores
 KNOBS = {"none": 0.0, "some": 0.3, "more": 0.6, "much": 0.9}
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_every_metric_is_compared_with_people(tmp_path: Path) -> None:
     captioners = {name: Captioner(stereotype=knob) for name, knob in KNOBS.items()}
     given = caption_options(write_world(make_world(60, seed=4), captioners, tmp_path / "world"))

@@ -26,7 +26,6 @@ from judge.corpus.labels import read_labels
 from judge.errors import python_words
 from judge.text.lexicon import load_lexicon
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 QUICK: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0, "chance": 0}
 QUICK |= {"resamples": 100, "workers": 1}
 COUNTED: dict[str, Any] = {"metrics": "error", "resamples": 100}

@@ -190,14 +190,10 @@ def test_judged_by_linear(count: int, name: str, metric: str, run_of: Callable[[
 
 
 def test_too_few_classes_or_images_of_one(tmp_path: Path) -> None:
-    """For refits on halves; others are in ``attack/mistakes.yaml``. Counted metrics need no halves."""
+    """Others are in ``attack/mistakes.yaml``."""
     for metric in ("lic", "error"):
         with one_line("all 40 images are 'amusement'", "needs two classes or more"):
             measure(undescribed(draw(SIZES[2]), "awe"), tmp_path, [metric])
-    world = draw((40, 25, 12))
-    with one_line("12 images of class 'contentment', and refits on halves of the images need 20"):
-        measure(world, tmp_path, ["lic"], folds=10, refits=2)
-    assert measure(world, tmp_path, ["error"], folds=10, refits=2).summaries[0].published is not None
 
 
 def test_a_class_that_the_lexicon_has_no_words_for(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -76,22 +77,25 @@ def test_best_beside_others_has_draws_and_refits(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "seeds", "trained"),
+    ("settings", "own", "of_refits"),
     [
-        ({}, 3, 1),
-        ({"seeds": 2}, 2, 1),
-        ({"protocol": "paper", "seeds": 4}, 4, 4),  # A refit has all hold-outs: one varies too much.
-        ({"metrics": ("dpac-at",), "seeds": 2}, 2, 2),  # And all trainings of which the best counts.
+        ({}, (3, 3), (1, 3)),
+        ({"seeds": 2, "folds": 7}, (2, 7), (1, 5)),
+        ({"protocol": "paper", "seeds": 4}, (4, 1), (4, 1)),  # A refit has all hold-outs: one varies too much.
+        ({"metrics": ("dpac-at",), "seeds": 2}, (2, 3), (2, 3)),  # And all trainings of which the best counts.
     ],
 )
-def test_refits_have_one_draw_of_folds(corpus: Corpus, settings: dict[str, Any], seeds: int, trained: int) -> None:
+def test_refits_have_one_draw_of_fewer_folds(
+    corpus: Corpus, settings: dict[str, Any], own: tuple[int, int], of_refits: tuple[int, int]
+) -> None:
+    """Numbers of seeds and folds."""
     drawn = Plan(**{"metrics": ("lic",), "judges": ("linear",), "folds": 3, **settings})
     lexicons = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
     job = lay_out(corpus, drawn, lexicons).jobs[0]
     again = Evidence(job.evidence.sides, Resample("half", 0, drawn.first_seed))
-    for evidence, number in ((job.evidence, seeds), (again, trained)):
-        found = {one.member.seed for one in jobs_of(evidence, job.metrics, job.judge, drawn)}
-        assert found == {*range(number)}
+    for evidence, (seeds, folds) in ((job.evidence, own), (again, of_refits)):
+        members = [one.member for one in jobs_of(evidence, job.metrics, job.judge, drawn)]
+        assert {(of.seed, of.split.fold) for of in members} == {*product(range(seeds), range(folds))}
 
 
 @pytest.mark.parametrize(

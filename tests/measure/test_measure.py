@@ -87,7 +87,7 @@ def test_identical_sides_give_exactly_nothing(world: World) -> None:
 
 def test_shuffled_labels_give_chance(big: World) -> None:
     names = np.random.default_rng(0).permutation([*big.labels.by_image.values()]).tolist()
-    captioner = simulate(big, name="much", captioner=Captioner(stereotype=0.7))
+    captioner = simulate(big, name="much", captioner=Captioner(stereotype=0.7, vocabulary=3))
     labels = replace(big.labels, by_image=dict(zip(big.labels.by_image, names, strict=True)))
     table = measured(with_captions(Corpus(big.human, (captioner,), labels), 1), metrics="lic,leakage")
     for side in ("human", "generated"):
@@ -308,7 +308,7 @@ def test_very_many_refits_are_announced(
     corpus: Corpus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each judge is trained on 10 exchanges and 20 halves again, and twice with shuffled labels."""
-    given: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "seeds": 2, "chance": 2, "workers": 1}
+    given: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 6, "seeds": 2, "chance": 2, "workers": 1}
     shown = list[int]()
     monkeypatch.setattr("judge.measure.refits._MANY", 10)
     with caplog.at_level("INFO"):
@@ -319,11 +319,12 @@ def test_very_many_refits_are_announced(
     (line,) = [of for of in caplog.messages if "will be trained" in of]
     captioners = len(result.run["captioners"])
     judges = len(result.scores[["captioner", "side", "index", "seed", "fold"]].drop_duplicates())
+    again = judges // 2 // 6 * 5 * 32  # Refits have one draw of five folds.
     assert line == (
-        f"{judges} judges will be trained, and {judges * 16} in refits, which give intervals and p; "
+        f"{judges} judges will be trained, and {again} in refits, which give intervals and p; "
         "--refits 5 trains about half of them"
     )
-    assert max(shown) == judges * 16  # Refits have the folds of the first seed.
+    assert max(shown) == again
     trained = result.replicates.groupby("kind").size().to_dict()
     assert trained == {"exchanged": 10 * captioners, "half": 20 * captioners, "shuffled": 2 * captioners}
 

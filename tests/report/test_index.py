@@ -14,11 +14,9 @@ from helpers import done_well, refusal, with_captions
 from judge import Corpus, evaluate
 from judge.report.index import Entry, _drawings
 
-pytestmark = pytest.mark.usefixtures("undrawn")
-
 
 @pytest.fixture(scope="module")
-def small_run(undrawn: None, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_run(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("index") / "run"
     quick = {"judge": "linear", "folds": 5, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
     evaluate(with_captions(corpus, 1), metrics="lic,error", **quick, out=out)

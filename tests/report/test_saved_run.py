@@ -32,7 +32,6 @@ from judge.report.tables import result_table
 from judge.report.warnings import warnings
 from judge.types import Labels
 
-pytestmark = pytest.mark.usefixtures("undrawn")
 Made = Mapping[str, tuple[Result, Path]]
 QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 5, "refits": 0, "chance": 0, "least": 1}
 QUICK["judge"] = "linear"
@@ -56,7 +55,7 @@ def small() -> Corpus:
 
 
 @pytest.fixture(scope="module")
-def made(undrawn: None, small: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Result, Path]]:
+def made(small: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Result, Path]]:
     """Runs of every kind: what they found, and the folder that they left."""
     folder = tmp_path_factory.mktemp("runs")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from accelerate import Accelerator
@@ -163,7 +165,7 @@ def test_a_callback_measures_each_epoch(
         )
         names: dict[str, Any] = {"model": model, "processor": processor, "settings": settings, "rows": rows, **given}
         if watched:
-            found = run_block("AmplificationCallback(", names)
+            found = run_block("trainer.log", names)
             assert model.training
         else:
             Trainer(model=model, args=settings, train_dataset=rows, processing_class=processor).train()
@@ -189,6 +191,48 @@ def test_a_callback_measures_each_epoch(
     reasons = [of for of in caplog.messages if of.startswith("no verdict, and so no value is logged: ")]
     assert len(reasons) == 3
     assert row["because"] in reasons[1]
+
+
+@pytest.mark.filterwarnings("ignore")  # Of lightning.
+def test_a_callback_of_lightning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its logger gets what the callback measures after each epoch; the training is the same without it."""
+    from lightning import LightningModule, Trainer
+    from lightning.pytorch.loggers import CSVLogger
+
+    world = make_world(24, seed=4)
+    write_images(world.scenes, tmp_path, size=32, seed=4)
+    (tmp_path / "images").rename(tmp_path / "val2017")
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    model, processor = FAMILIES["git"]()
+    inputs = processor(text=["a dog", "a person"], images=[Image.new("RGB", (32, 32))] * 2, return_tensors="pt")
+
+    class Module(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = deepcopy(model)
+
+        def training_step(self, batch: Any, _: int) -> torch.Tensor:
+            loss: torch.Tensor = self.model(**inputs, labels=inputs["input_ids"]).loss * batch.mean()
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    batches = torch.utils.data.DataLoader(torch.ones(2, 1))
+    names: dict[str, Any] = {"module": Module(), "processor": processor, "batches": batches}
+    names |= {"logger": CSVLogger(tmp_path), "human": world.human.by_image, "labels": world.labels.by_image}
+    torch.manual_seed(1)
+    found = run_block("watch.lightning()", names)
+    alone = Module()
+    torch.manual_seed(1)
+    Trainer(max_epochs=3, logger=False, enable_checkpointing=False).fit(alone, batches)
+    assert all(torch.equal(of, alone.state_dict()[name]) for name, of in names["module"].state_dict().items())
+    logged = pd.read_csv(next(tmp_path.rglob("metrics.csv"))).groupby("epoch").first()
+    assert [*found["watch"].results] == [1, 2, 3]
+    assert logged["amplification/images"].tolist() == [24] * 3
+    coverage = [of.table(all=True)["names_one"].iloc[0] for of in found["watch"].results.values()]
+    assert logged["amplification/names_one"].tolist() == pytest.approx(coverage)
 
 
 def test_a_measurement_leaves_a_training_as_it_is() -> None:
@@ -239,7 +283,9 @@ def test_a_callback_refuses_what_it_cannot_measure(tmp_path: Path) -> None:
     assert "no file of any of the 1 images" in fault_of(
         AmplificationCallback, print, **given | {"human": {"2": "a man"}}
     )
-    assert fault_of(AmplificationCallback, None, **given) == "log: is no function. Give trainer.log."
+    assert fault_of(AmplificationCallback, "log", **given) == "log: is no function. Give trainer.log."
+    unlogged = AmplificationCallback(**given)
+    assert fault_of(unlogged.on_train_begin, None, None, None) == "log: is needed by this trainer. Give trainer.log."
     for part, line in (
         ({"images": tmp_path / "nowhere"}, f"images='{tmp_path / 'nowhere'}': is no folder"),
         ({"labels": {"1": "nobody"}, "lexicon": "gender"}, "labels"),

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -40,7 +39,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def finished(settings: list[object], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(settings: list[object], no_report: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run, with ``judges`` and ``features``."""
     folder = tmp_path_factory.mktemp("finished")
     run(settings, folder)
@@ -48,10 +47,9 @@ def finished(settings: list[object], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def run(settings: list[object], folder: Path) -> str:
-    """Evaluate, without the report's page; what is said on standard error."""
+    """Evaluate; what is said on standard error."""
     places = ["--checkpoints", folder / "judges", "--features", folder / "features", "--out", folder / "run"]
-    with patch("judge.report.directory.make_page", return_value=""):
-        return done_well(*settings, *places).stderr
+    return done_well(*settings, *places).stderr
 
 
 def stored_files(folder: Path) -> list[Path]:
