@@ -44,7 +44,7 @@ class JudgeSettings(Settings):
     seeds: int | None = option(
         None,
         "repetitions",
-        "10 under paper; 3 for linear judges under crossfit with refits; else 1",
+        "10 under paper; 3 for linear judges of an attribute under crossfit with refits; else 1",
         essential=True,
         ge=1,
         le=1000,

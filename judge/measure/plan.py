@@ -21,8 +21,8 @@ from judge.statistics.validity import AT_CHANCE, Finding, void_rows
 from judge.types import TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
-# Draws of folds under crossfit, for judges that train in seconds. With one draw, more verdicts change with the seed
-# (docs/trust.md).
+# Draws of folds under crossfit, for judges that train in seconds and guess an attribute. With one draw, more verdicts
+# change with the seed (docs/trust.md). Values of judges that guess tasks vary by a thirtieth of their standard error.
 DRAWS = 3
 # Refits of judges that train in seconds; those that guess tasks learn dozens of answers. With 8 intervals are a tenth
 # wider: there are fewer degrees of freedom.
@@ -44,8 +44,8 @@ class Plan:
         metrics: names of rows of METRICS, or of families ("dbac": both directions).
         judges: names of judges; every metric is measured with each.
         protocol: "crossfit" (every image is scored by a judge that never saw it) or "paper" (LIC's hold-out).
-        seeds: repetitions; None for 10 under ``paper``; under ``crossfit`` for 3 for judges that train in seconds
-            and have refits (1 for metrics of the best seed), and 1 for others.
+        seeds: repetitions; None for 10 under ``paper``; under ``crossfit`` for 3 for judges of an attribute that train
+            in seconds and have refits (1 for metrics of the best seed), and 1 for others.
         folds: number of folds of ``crossfit``.
         first_seed: seeds are first_seed, first_seed + 1, ...
         text, aligning: how captions become words, and how human captions are aligned.
@@ -112,6 +112,7 @@ class Plan:
     def seeds_of(self, metric: Metric, judge: str) -> range:
         """The seeds of a judge's trainings for a metric."""
         averaged = self.protocol == "crossfit" and metric.aggregate == "mean" and self.refits != 0
+        averaged &= metric.target == "attribute"
         number = self.seeds or (DRAWS if averaged and is_quick(judge) else SEEDS[self.protocol])
         return range(self.first_seed, self.first_seed + number)
 

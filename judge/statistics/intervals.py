@@ -157,7 +157,7 @@ class Exchange:
         if not (human - generated).data.any():
             alike = self._value(np.flatnonzero(self.rows.generated)[None])
             return np.broadcast_to(alike, (*alike.shape[:-1], resamples))
-        batch = max(8, _CELLS // max(self.rows.table.shape))
+        batch = max(16, _CELLS // max(self.rows.table.shape))
         sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
         return np.concatenate([self._value(self._draw(size)) for size in sizes], axis=-1)
 
@@ -167,7 +167,7 @@ class Exchange:
 
     def excess(self, parts: npt.NDArray[np.bool_], *, exchanges: int) -> FloatArray:
         """Values of parts of the images, [P, N], less their means over the same ``exchanges`` draws, [..., P]."""
-        held = parts.T.astype(np.float64)
+        held = np.ascontiguousarray(parts.T, dtype=np.float64)
         whole = self._whole.T @ held
 
         def value(generated: IntArray) -> FloatArray:
@@ -181,9 +181,9 @@ class Exchange:
 
     def _value(self, generated: IntArray) -> FloatArray:
         """Values [..., B], by the rows that are generated in each draw, [B, G]."""
-        ends = np.arange(0, generated.size + 1, generated.shape[1])
-        drawn = csr_array((np.ones(generated.size), generated.ravel(), ends), (len(generated), len(self.rows.image)))
-        human, of_captioner = ((drawn @ side).T.toarray() for side in (self._human, self._generated))
+        drawn = np.zeros((len(self.rows.image), len(generated)))
+        drawn[generated, np.arange(len(generated))[:, None]] = 1
+        human, of_captioner = (side.T @ drawn for side in (self._human, self._generated))
         return self.statistic(self._whole.sum(axis=0)[:, None] - human, of_captioner)
 
     def _draw(self, count: int) -> IntArray:

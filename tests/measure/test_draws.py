@@ -178,6 +178,7 @@ def test_runs_with_and_without_refits(corpus: Corpus, tmp_path: Path) -> None:
         ("lic", "linear", Plan(seeds=2), 2),
         ("lic", "linear", Plan(protocol="paper"), 10),
         ("u-ta", "linear", Plan(), 3),
+        ("u-at", "linear", Plan(), 1),  # Judges guess tasks: a draw hardly matters.
         ("lic", "lstm", Plan(), 1),  # Three times as many would take long.
         ("lic", "lstm", Plan(refits=4), 1),
         ("lic", "self", Plan(refits=4), 1),
