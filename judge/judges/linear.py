@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Self
 
 import numpy as np
@@ -303,7 +303,7 @@ def _codes(captions: Sequence[Words], words: Words) -> tuple[IntArray, IntArray]
     places, size = {word: place for place, word in enumerate(words)}, len(words)
     lengths = np.fromiter(map(len, captions), dtype=np.int64, count=len(captions))
     rows = np.repeat(np.arange(len(captions)), lengths)
-    each = (places.get(word, -1) for word in chain.from_iterable(captions))
+    each = map(places.get, chain.from_iterable(captions), repeat(-1))
     codes = np.fromiter(each, dtype=np.int64, count=len(rows))
     first, second = codes[:-1], codes[1:]
     pairs = (rows[:-1] == rows[1:]) & (first >= 0) & (second >= 0)

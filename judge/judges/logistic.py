@@ -29,6 +29,7 @@ _BLOCK = 16  # Columns of a dense product.
 # Words whose block of the Hessian is inverted for the preconditioner, with the embedding's. The others' penalties are
 # larger than what they add to it. 128 and 400 take as long.
 _FREQUENT = 256
+_SAMPLES = 8  # Samples for one of these words: with few samples inverting takes longer than solving.
 _CURVATURE = 0.2  # Second derivative of a sample's loss in that block: p (1 - p) of a judge that is unsure of a class.
 _TINY = 1e-30
 _SURE = 36.0  # Log-odds are clipped here: at 37 a probability is 1 in float64, and the loss of a miss infinite.
@@ -54,14 +55,15 @@ class Features:
     """
 
     def __init__(self, table: Any, dense: Sequence[Factors] = ()) -> None:
-        by_feature, groups = table.tocsc(), dict[bytes, int]()
-        samples = (by_feature.indices[a:b].tobytes() for a, b in pairwise(by_feature.indptr))
-        self.merge = merging(np.array([groups.setdefault(of, len(groups)) for of in samples], dtype=np.int64))
+        # Features of the same samples have the same sum of two random numbers of each; others do not.
+        first, second = np.random.default_rng(0).random((2, table.shape[0]))
+        self.merge = merging(np.unique(table.T @ (first + 1j * second), return_inverse=True)[1])
         self.rows, words = Rows(table, self.merge, dense), self.merge.shape[1]
         ends = np.cumsum([words, *(vectors.shape[1] for _, vectors in dense)]).tolist()
         self.blocks = (slice(words), *(slice(*ends) for ends in pairwise(ends)))
         self.squares = self.rows.columns[:words].power(2)
-        frequent = np.sort(np.argsort(-self.squares.sum(axis=1).A1, kind="stable")[:_FREQUENT])
+        number = min(_FREQUENT, table.shape[0] // _SAMPLES)
+        frequent = np.sort(np.argsort(-self.squares.sum(axis=1).A1, kind="stable")[:number])
         self.often = np.append(frequent, np.arange(words, self.rows.shape[1]))
         self._inverses: dict[tuple[tuple[float, ...], float], Single] = {}
         held, ones = self.rows.single.columns[frequent], np.ones((table.shape[0], 1), dtype=np.float32)
@@ -78,12 +80,13 @@ class Features:
             each = np.full(self.rows.shape[1], np.inf)
             for part, value in zip(self.blocks, c, strict=True):
                 each[part] = value
-            kept = np.flatnonzero(each[self.often])
-            block = single(curvature * self._products[np.ix_(kept, kept)])
+            kept = each[self.often] > 0
+            places = slice(None) if kept.all() else np.ix_(kept, kept)
+            block = single(curvature) * self._products[places]
             # With a little more, which float32 needs to invert those of many samples.
-            block[np.diag_indices(len(kept))] += single(1 / each[self.often[kept]] + 1e-5 * block.diagonal().max())
+            block[np.diag_indices(len(block))] += single(1 / each[self.often[kept]] + 1e-5 * block.diagonal().max())
             self._inverses[key] = np.zeros_like(self._products)
-            self._inverses[key][np.ix_(kept, kept)] = inv(block)
+            self._inverses[key][places] = inv(block)
         return self._inverses[key]
 
 

@@ -112,6 +112,25 @@ def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeyp
         assert found.notes == {"C": 0.3}
 
 
+def test_tasks_of_folds_equal_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They start from a fit to all captions; a task that a fold's training lacks keeps no weights of it."""
+    monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
+    captions = make_captions(240)
+    captions[3] = replace(captions[3], answers=(*captions[3].answers, LABELS))  # Fold 0 alone tests it.
+    assignments, judges = folds([captions], settings={"C": 0.3}), dict[int, Any]()
+    found = linear.train_together(TASKS, assignments, judges.__setitem__)
+    for assignment, of in zip(assignments, found, strict=True):
+        train, asked = ([captions[place] for place in part] for part in (assignment.train, assignment.predict))
+        terms = linear._Captions(TASKS, train, Reading()).terms
+        features, others = (terms.table(sample.words for sample in part) for part in (train, asked))
+        for label in range(3):
+            answers = [int(label in sample.answers) for sample in train]
+            expected = guess(features, answers, assignment.weights, others, 0.3)[:, 1]
+            assert of.probabilities[:, label] == pytest.approx(expected, abs=1e-5)
+    weights = [judges[fold].weights(captions)[2][:, LABELS] for fold in range(3)]
+    assert [bool(of.any()) for of in weights] == [False, True, True]
+
+
 @pytest.mark.parametrize("target", [GENDER, THREE], ids=["two", "three"])
 @pytest.mark.parametrize("words", [True, False])
 def test_embeddings_equal_scikit_learn_with_a_penalty_of_their_own(
