@@ -15,6 +15,8 @@ from judge.calibration.response import Calibration, calibrate
 from judge.metrics import find_metric
 from judge.report.calibration import calibration_json, calibration_tables, draw_calibration, verdict
 
+pytestmark = pytest.mark.figures
+
 DOSES, SD = (0.1, 0.2, 0.4), 0.01
 
 

@@ -18,7 +18,7 @@ from judge.calibration.world import Captioner
 from judge.report.sections import plain
 from judge.text.embedding import load_embedding
 
-KNOBS = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
+KNOBS = {"none": Captioner(vocabulary=3), "much": Captioner(stereotype=0.9, vocabulary=3)}
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--chance", "0", "--metrics", "lic,ba"]
 FAST += ["--judge", "linear"]
 

@@ -28,8 +28,9 @@ FILES = (2 + 2) * 2 + (2 + 1) * 2
 def settings(no_report: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Judges of every kind: one that trains itself, one that reads, one that sees."""
     folder = tmp_path_factory.mktemp("train")
-    captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
-    files = few(write_world(make_world(80, seed=0), captioners, folder / "world", pictures=64), 2)
+    # All use each of their few words, so that human captions are aligned alike.
+    captioners = {"none": Captioner(vocabulary=3), "much": Captioner(stereotype=0.9, vocabulary=3)}
+    files = few(write_world(make_world(120, seed=5), captioners, folder / "world", pictures=64), 2)
     judges = {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "epochs": 2}
     return settings_of(files, folder) | judges
 

@@ -25,6 +25,8 @@ from judge.report.tables import result_table
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
+pytestmark = pytest.mark.figures
+
 NOTHING = pd.DataFrame()
 Drawn = dict[str, tuple[str, Drawing, Any]]
 """Name -> section, drawing, figure."""

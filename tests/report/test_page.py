@@ -21,6 +21,8 @@ from judge.report.table import SIGNED, digits_of, write
 from judge.text.cleaning import clean
 from judge.types import Interval
 
+pytestmark = pytest.mark.figures
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 

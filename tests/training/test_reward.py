@@ -115,7 +115,7 @@ def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(
     publish(scorer.saved.path, tmp_path, monkeypatch)
     world = make_world(200, seed=4)
     by = {"file": str(scorer.saved.path), "hub": "hf://me/judge", "named": "linear", "model": "lstm"}
-    generated = simulate(world, name="model", captioner=Captioner(stereotype=1.0)).by_image
+    generated = simulate(world, name="model", captioner=Captioner(stereotype=1.0, vocabulary=3)).by_image
     human = {image: texts[:2] for image, texts in world.human.by_image.items()}
     given: dict[str, Any] = {"human": human, "captions": dict.fromkeys(by, generated)}
     given["labels"] = world.labels.by_image
