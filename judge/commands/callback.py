@@ -90,8 +90,8 @@ class AmplificationCallback(TrainerCallback):
         """Keep what every measurement needs.
 
         Args:
-            log: takes the numbers; ``trainer.log`` passes them to TensorBoard, W&B, MLflow and the others. Only
-                transformers' ``Trainer`` needs it.
+            log: takes the numbers; ``trainer.log`` passes them to TensorBoard, W&B, MLflow and the others. The
+                ``Trainer`` of transformers needs it.
             human: human captions, as :func:`judge.evaluate` takes them, of images that are not trained on.
             images: folder with these images; the name of a file, without its ending, is the image's id.
             labels: the class of each image, by default derived from the human captions.
