@@ -22,7 +22,7 @@ from judge.types import TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
 # Draws of folds under crossfit, for judges that train in seconds and guess an attribute. With one draw, more verdicts
-# change with the seed (docs/trust.md). Values of judges that guess tasks vary by a fifth of their standard error or less.
+# change with the seed (docs/trust.md). Values of judges that guess tasks vary by a fifth of their standard error.
 DRAWS = 3
 # Refits of judges that train in seconds; those that guess tasks learn dozens of answers. With 8 intervals are a tenth
 # wider: there are fewer degrees of freedom.
