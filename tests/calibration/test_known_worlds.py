@@ -35,7 +35,8 @@ QUICK: dict[str, Any] = {
     # Other tests run beside these: two processes that train would each start, and wait for the other.
     "workers": 1,
 }
-KNOBS = {"zero": Captioner(), "middle": Captioner(stereotype=0.5), "high": Captioner(stereotype=1.0)}
+# Of few words, which judges learn from few images.
+KNOBS = {name: Captioner(dose, vocabulary=3) for name, dose in (("zero", 0.0), ("middle", 0.5), ("high", 1.0))}
 
 
 def measured(files: WorldFiles, **settings: Any) -> Result:
@@ -66,7 +67,7 @@ def test_order_of_known_amplifications_in_nine_of_ten_seeds(
 def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(tmp_path: Path) -> None:
     """Nothing goes with the attribute but the person."""
     world = make_world(400, seed=7, parameters=Parameters(association=0.0))
-    plain = few(write_world(world, {"zero": Captioner()}, tmp_path / "world", pictures=SIZE))
+    plain = few(write_world(world, {"zero": KNOBS["zero"]}, tmp_path / "world", pictures=SIZE))
     judges = ["sat", "sat-image-only", "grit", "vl-lic-lstm", "linear"]
     result = measured(plain, judge=judges, metrics=["imagecaptioner2", "lic"], epochs=4)
     for row in result.summaries:

@@ -22,6 +22,8 @@ from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Words
 
+pytestmark = pytest.mark.figures
+
 ROOT = Path(__file__).parents[2]
 IMAGES = 250
 LEXICON = load_lexicon("gender")
