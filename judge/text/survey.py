@@ -193,7 +193,8 @@ class SideWords:
         often = _STRANGE * len(self.raw) / max(1, len(other.raw))
         strange = {word: word for word in left if len(self._held[word]) > often * len(other._held.get(word, ()))}
         named = lexicon.unmasked if lexicon else {word: word for word in entries}
-        holding = {word: held for word in strange if (held := _glued(word, entries))}
+        long = tuple(word for word in entries if len(word) > 2)
+        holding = {word: held for word in strange if (held := _glued(word, long))}
         every = dict(zip(left, left, strict=True))
         found = self._tell(strange, self._nobody, _RARE) or self._tell(every, self._nobody, _ANY)
         found |= self._tell(holding, None, _HOLDING) | self._tell(strange, None, _TAGS)
@@ -219,11 +220,11 @@ def _most(counts: Mapping[str, int]) -> dict[str, int]:
     return dict(Counter(counts).most_common(5))
 
 
-def _glued(token: str, words: Collection[str]) -> str:
+def _glued(token: str, words: tuple[str, ...]) -> str:
     """The longest word that a longer token begins or ends with: "man" of "manriding" or "postman"; "" if none."""
-    found = (
-        word for word in words if len(word) > 2 and token != word and (token.startswith(word) or token.endswith(word))
-    )
+    if not token.startswith(words) and not token.endswith(words):  # As most: asking of all words at once is faster.
+        return ""
+    found = (word for word in words if token != word and (token.startswith(word) or token.endswith(word)))
     return max(found, key=len, default="")
 
 
