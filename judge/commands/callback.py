@@ -144,7 +144,7 @@ class AmplificationCallback(TrainerCallback):
             numbers = self.measure(given["model"], given.get("processing_class"), epoch=state.epoch)
             # Each log of a Trainer clears its request for the log of the epoch's loss.
             requested = control.should_log
-            assert self.log is not None  # As on_train_begin saw.
+            assert self.log is not None  # on_train_begin refuses the training otherwise.
             self.log(numbers)
             control.should_log = requested
 

@@ -111,9 +111,9 @@ class Plan:
 
     def seeds_of(self, metric: Metric, judge: str) -> range:
         """The seeds of a judge's trainings for a metric."""
-        averaged = self.protocol == "crossfit" and metric.aggregate == "mean" and self.refits != 0
-        averaged &= metric.target == "attribute"
-        number = self.seeds or (DRAWS if averaged and is_quick(judge) else SEEDS[self.protocol])
+        fitting = metric.target == "attribute" and metric.aggregate == "mean" and is_quick(judge)
+        averaged = fitting and self.protocol == "crossfit" and self.refits != 0
+        number = self.seeds or (DRAWS if averaged else SEEDS[self.protocol])
         return range(self.first_seed, self.first_seed + number)
 
     def splits(self, evidence: Evidence, metric: Metric, judge: str) -> list[tuple[int, Split]]:
@@ -140,6 +140,11 @@ class Plan:
             for seed in seeds
         }
         return [(seed, split) for seed, splits in drawn.items() for split in splits]
+
+    def has_refits(self, metric: Metric, seed: int, fold: int) -> bool:
+        """Whether refits have this draw and fold of a run: see :meth:`splits`."""
+        first = metric.aggregate == "best" or seed == self.first_seed
+        return self.protocol != "crossfit" or (first and fold < REFIT_FOLDS)
 
 
 def is_quick(judge: str) -> bool:

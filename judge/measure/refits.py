@@ -16,7 +16,7 @@ import pandas as pd
 from judge.errors import JudgeError
 from judge.evidence import Evidence, Resample
 from judge.measure.jobs import Job, compares, jobs_of, most_images
-from judge.measure.plan import REFIT_FOLDS, Plan
+from judge.measure.plan import Plan
 from judge.measure.table import COLUMNS, SUMMED, Sums, answer_sums
 from judge.metrics import Metric
 from judge.statistics.judged import CELL, Statistic
@@ -78,7 +78,7 @@ def refit(
 def warn_of_many(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> Iterator[str]:
     """A line where refits train many judges: how many, which of them take long, and which setting trains fewer."""
     trained = [job for job in jobs if setup.is_trained(job.member.judge)]
-    again = [job for job in trained if _has_refits(job, plan)]
+    again = [of for of in trained if plan.has_refits(of.metrics[0], of.member.seed, of.member.split.fold)]
     times = [plan.resamples_of(job.judge, job.evidence.target.kind, most_images(jobs)) for job in again]
     number = sum(sum(of.values()) for of in times)
     if number > _MANY:
@@ -92,14 +92,8 @@ def warn_of_many(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> Itera
         yield f"{what}{long}{fewer}"
 
 
-def _has_refits(job: Job, plan: Plan) -> bool:
-    """Whether refits have a judge of this seed and fold (:meth:`Plan.splits`)."""
-    first = job.metrics[0].aggregate == "best" or job.member.seed == plan.first_seed
-    return plan.protocol != "crossfit" or (first and job.member.split.fold < REFIT_FOLDS)
-
-
 def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
-    """Refuse, before any judge is trained, refits where none is."""
+    """Refuse refits, before anything is trained, if no judge of the run is trained."""
     if plan.refits and jobs and not any(setup.is_trained(job.member.judge) for job in jobs):
         what = f"judge '{jobs[0].judge}' is asked as it is: there is no training whose noise refits could tell"
         mend = "leave it out: the interval over images is all that there is to know"

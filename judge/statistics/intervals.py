@@ -17,8 +17,9 @@ from judge.types import BoolArray, FloatArray, IntArray, Interval
 Statistic = Callable[[FloatArray], FloatArray]
 """Sums over images, [S, ...] -> the value(s), [...]."""
 
-# Rows of a batch of resamples: about 10 MB of indices, whatever the number of images.
-_CELLS = 1_000_000
+# Cells of a batch of resamples: about 10 MB, unless that holds fewer than _DRAWS exchanges. One of many images takes a
+# third of the time if so many are drawn together.
+_CELLS, _DRAWS = 1_000_000, 16
 
 
 def bootstrap_pooled(
@@ -157,7 +158,7 @@ class Exchange:
         if not (human - generated).data.any():
             alike = self._value(np.flatnonzero(self.rows.generated)[None])
             return np.broadcast_to(alike, (*alike.shape[:-1], resamples))
-        batch = max(16, _CELLS // max(self.rows.table.shape))
+        batch = max(_DRAWS, _CELLS // max(self.rows.table.shape))
         sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
         return np.concatenate([self._value(self._draw(size)) for size in sizes], axis=-1)
 

@@ -222,7 +222,7 @@ def _most(counts: Mapping[str, int]) -> dict[str, int]:
 
 def _glued(token: str, words: tuple[str, ...]) -> str:
     """The longest word that a longer token begins or ends with: "man" of "manriding" or "postman"; "" if none."""
-    if not token.startswith(words) and not token.endswith(words):  # As most: asking of all words at once is faster.
+    if not token.startswith(words) and not token.endswith(words):  # One call for all words: most tokens end here.
         return ""
     found = (word for word in words if token != word and (token.startswith(word) or token.endswith(word)))
     return max(found, key=len, default="")

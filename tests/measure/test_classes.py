@@ -196,6 +196,15 @@ def test_too_few_classes_or_images_of_one(tmp_path: Path) -> None:
             measure(undescribed(draw(SIZES[2]), "awe"), tmp_path, [metric])
 
 
+@pytest.mark.parametrize("protocol", ["crossfit", "paper"])
+def test_ten_images_of_a_class_are_enough_for_refits(protocol: str, tmp_path: Path) -> None:
+    """Each half has five of them, one for each fold."""
+    how = {"protocol": protocol, "folds": 10, "refits": 2, "judge": "linear"}
+    (row,) = measure(draw((40, 25, 10)), tmp_path, ["lic"], **how).summaries
+    assert row.basis == "refits"
+    assert known(row.standard_error) > 0
+
+
 def test_a_class_that_the_lexicon_has_no_words_for(tmp_path: Path) -> None:
     """BA says what helps, which then runs; metrics that count names say that of this class they cannot tell."""
     world = draw(SIZES[3])

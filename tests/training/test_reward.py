@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import datasets
@@ -298,6 +299,8 @@ def test_a_callback_refuses_what_it_cannot_measure(tmp_path: Path) -> None:
         "AmplificationCallback(processor=...): has no tokenizer or no image processor. "
         "Give the processor of text and images, as AutoProcessor loads it."
     )
+    with pytest.raises(JudgeError, match="has no tokenizer or no image processor"):
+        unlogged.lightning().on_train_start(None, SimpleNamespace(model=model))
     begin(processing_class=processor)
     (tmp_path / "images" / "1.png").write_bytes(b"no image")
     assert "1.png" in fault_of(begin)
