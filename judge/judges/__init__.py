@@ -19,7 +19,7 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target,
 from judge.utils.plugins import load_plugin, origin, plugins
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, device
 
     from judge.masking.instances import Pixels
     from judge.masking.masked_images import MaskedImages
@@ -71,7 +71,7 @@ class Features(Protocol):
 
 
 class Backbone(Protocol):
-    """A frozen network that turns images into features; also a ``torch.nn.Module``."""
+    """A frozen network that turns images into features."""
 
     @property
     def key(self) -> str:
@@ -81,6 +81,9 @@ class Backbone(Protocol):
     def regions(self) -> int:
         """R, the number of boxes that it takes beside an image; the last R positions are theirs. Usually 0."""
 
+    def to(self, place: device, /) -> object:
+        """Move its weights to a device."""
+
     def prepare(self, pixels: Pixels) -> Tensor:
         """An image [H, W, 3] uint8 as the network's input, [3, S, S] float32."""
 
@@ -89,11 +92,14 @@ class Backbone(Protocol):
 
 
 class FrozenReader(Protocol):
-    """A frozen network that turns captions, or images with a caption, into vectors; also a ``torch.nn.Module``."""
+    """A frozen network that turns captions, or images with a caption, into vectors."""
 
     @property
     def key(self) -> str:
         """Identify the vectors: weights and tokenizer by content, pooling, prompt, library versions."""
+
+    def to(self, place: device, /) -> object:
+        """Move its weights to a device."""
 
     def prepare(self, sample: Sample) -> Any:
         """Return the part of a sample that is read: its words, with or without its image. Several threads call it."""

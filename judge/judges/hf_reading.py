@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from importlib.metadata import version
 from itertools import takewhile
 from threading import local
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -38,16 +38,45 @@ if TYPE_CHECKING:
 _READING = Reading(words=False, vectors=True)
 
 
-class StateReader(Prompted):
+class StateReader:
+    """A captioner that is loaded when it first reads: states that are cached need none of its weights."""
+
+    def __init__(self, reference: str, materials: Materials) -> None:
+        self.reference, self.materials = reference, materials
+        how = Prompted.question_of(materials), materials.dtype, materials.attention
+        content = content_of(reference, where=place(reference))
+        self.key = f"{content} {digest_of(repr(how))} transformers {version('transformers')}"
+
+    @cached_property
+    def states(self) -> States:
+        """The captioner."""
+        return States(load(self.reference, replace(self.materials, tuning="zero-shot")), self.materials)
+
+    def to(self, device: torch.device) -> None:
+        """Move the captioner to a device."""
+        self.states.to(device)
+
+    def prepare(self, sample: Sample) -> tuple[Sample, Image]:
+        """The sample, and its image with people hidden."""
+        return self.states.prepare(sample)
+
+    def collate(self, prepared: Sequence[tuple[Sample, Image]]) -> Batch:
+        """The captioner's tensors: see :meth:`States.collate`."""
+        return self.states.collate(prepared)
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """[B, 2 D] float32."""
+        return cast(Tensor, self.states(batch))
+
+
+class States(Prompted):
     """Images with a caption, [B] -> states that the output layer reads, [B, 2 D]: the last one, and the mean.
 
     Several threads may call it at once.
     """
 
-    def __init__(self, captioner: Captioner, materials: Materials, content: str) -> None:
+    def __init__(self, captioner: Captioner, materials: Materials) -> None:
         super().__init__(captioner, materials)
-        how = self.question, materials.dtype, materials.attention
-        self.key = f"{content} {digest_of(repr(how))} transformers {version('transformers')}"
         self.model.eval().requires_grad_(requires_grad=False)
         hf_models.spell_exactly(captioner)
         self.store_frozen()
@@ -172,8 +201,7 @@ class StateReaderLoader:
     reference: str
 
     def __call__(self, materials: Materials) -> StateReader:  # noqa: D102 - required by Blueprint.reader
-        loaded = load(self.reference, replace(materials, tuning="zero-shot"))
-        return StateReader(loaded, materials, content_of(self.reference, where=place(self.reference)))
+        return StateReader(self.reference, materials)
 
 
 def make_blueprint(name: str) -> Blueprint:

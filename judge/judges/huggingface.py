@@ -53,7 +53,7 @@ class Prompted(nn.Module):
             what = f"a '{captioner.architecture}' model cannot judge yet: in transformers, images of a batch mix"
             raise JudgeError(what, where=place(captioner.reference), mend="choose another captioner")
         self.prompt = materials.prompt or make_prompt("gender")
-        self.question, self._blank = hf_prompts.plain(self.prompt.question), hf_prompts.blank()
+        self.question, self._blank = self.question_of(materials), hf_prompts.blank()
         what = "its processor takes images and text in an unknown way"
         with loading(what, place(captioner.reference), "choose another captioner"):
             alone = hf_prompts.lay_out(captioner, [self._blank], [self.question]).rows[0]
@@ -63,6 +63,11 @@ class Prompted(nn.Module):
         self.arguments = captioner.arguments
         self._text = cache(self._make_text)  # Every epoch needs the same texts.
         self.bf16 = materials.dtype == "bf16"
+
+    @staticmethod
+    def question_of(materials: Materials) -> str:
+        """The question of a prompt, as captioners read it."""
+        return hf_prompts.plain((materials.prompt or make_prompt("gender")).question)
 
     def _room(self, answer: int) -> int | None:
         """Tokens that the model has positions for besides the question and an answer of ``answer`` tokens."""

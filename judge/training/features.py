@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from accelerate.utils import send_to_device
-from torch import Tensor, nn
+from torch import Tensor
 
 from judge.corpus.image_features import choose_features, read_image_features
 from judge.errors import JudgeError
@@ -75,7 +75,7 @@ class FeatureCache(ABC):
 
     def compute(self, names: Sequence[str], *, device: torch.device, progress: Progress | None = None) -> None:
         """Compute the features of ``names`` and write them."""
-        if isinstance(self.network, nn.Module):
+        if names:
             self.network.to(device)
         for start in range(0, len(names), self.SHARD):
             part = names[start : start + self.SHARD]

@@ -14,10 +14,10 @@ from helpers import GENDER, judge_with, network_of
 from PIL import Image
 
 from judge.corpus.splits import Split
-from judge.judges import Assignment, Materials, Recipe, find_judge, name_self, split_reference, with_reading
+from judge.judges import Assignment, Materials, Recipe, find_judge, hf_reading, name_self, split_reference, with_reading
 from judge.judges.encoders import OutputLayer
 from judge.judges.hf_models import load_captioner
-from judge.judges.hf_reading import StateReader
+from judge.judges.hf_reading import StateReader, States
 from judge.judges.image_vectors import ImageVectors, name_seen
 from judge.judges.prompts import make_prompt
 from judge.training.features import covers, precompute
@@ -28,16 +28,16 @@ from judge.types import Sample
 AGAIN = [replace(SAMPLES[0], words=("the", "dog")), replace(SAMPLES[1], words=SAMPLES[3].words)]
 
 
-def reader_of(folder: Path, **settings: Any) -> StateReader:
+def reader_of(folder: Path, **settings: Any) -> States:
     make = find_judge(f"hf:{folder}+reading").reader
     assert make
     made = make(Materials(images=Pictures(), prompt=make_prompt("gender"), **settings))  # type: ignore[arg-type]
     assert isinstance(made, StateReader)
-    return made
+    return made.states
 
 
 @torch.no_grad()
-def states(reader: StateReader, samples: list[Any]) -> torch.Tensor:
+def states(reader: States, samples: list[Any]) -> torch.Tensor:
     return reader(reader.collate([reader.prepare(sample) for sample in samples]))
 
 
@@ -69,7 +69,7 @@ def test_the_output_layer_makes_the_answer_of_a_state(family: str, checkpoint: C
 
 
 @torch.no_grad()
-def mean_by_hand(reader: StateReader, sample: Sample, family: str) -> torch.Tensor:
+def mean_by_hand(reader: States, sample: Sample, family: str) -> torch.Tensor:
     """The mean of the states of caption and prompt, whose tokens are found among all."""
     batch, kept = reader.collate([reader.prepare(sample)]), list[torch.Tensor]()
     ids, text = next(iter(batch["passes"][0].values()))[0].tolist(), words_of(sample, family)
@@ -82,8 +82,13 @@ def mean_by_hand(reader: StateReader, sample: Sample, family: str) -> torch.Tens
     return kept[0][[place - len(ids) for place in range(start, start + len(text))]].mean(dim=0)
 
 
-def test_no_other_captioner_and_no_other_variant_changes_a_vector(checkpoint: Checkpoints, tmp_path: Path) -> None:
-    """They are fitted to human captions of the judge itself; what they are fitted to is a part of their key."""
+def test_no_other_captioner_and_no_other_variant_changes_a_vector(
+    checkpoint: Checkpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are fitted to human captions of the judge itself; what they are fitted to is a part of their key.
+
+    A captioner all of whose states are cached is not loaded.
+    """
     rng, words = np.random.default_rng(0), ("a", "person", "rides", "the", "dog", "<gender>")
     lines = [tuple(rng.choice(words, size=rng.integers(2, 8)).tolist()) for _ in range(80)]
     people = [Sample(str(n), "human", 0, line, (n % 2,), image=str(n)) for n, line in enumerate(lines)]
@@ -108,6 +113,7 @@ def test_no_other_captioner_and_no_other_variant_changes_a_vector(checkpoint: Ch
     rows = [of.named(map(of.name, [*people, *captioners[0]])) for of in (alone, beside)]
     assert rows[0].shape == (160, 10)
     assert np.array_equal(*rows)
+    monkeypatch.setattr(hf_reading, "load", None)
     assert alone.key == beside.key != vectors([people[:60]], name).key
 
 
