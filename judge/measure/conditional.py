@@ -20,12 +20,12 @@ from scipy.sparse import csr_array
 
 from judge.evidence.conditional import Conditional
 from judge.evidence.reference import References, make_references
-from judge.judges.given import give, shares_of
+from judge.judges.given import Given, give, shares_of
 from judge.measure.jobs import Request
 from judge.measure.table import COLUMNS
 from judge.statistics.comparisons import Key
 from judge.statistics.summary import ROW
-from judge.text.vector_space import Reals, VectorSpace
+from judge.text.vector_space import Reals, VectorSpace, unit
 from judge.types import SIDES, BoolArray, FloatArray, IntArray, Words
 from judge.utils.parallel import parallel
 
@@ -151,8 +151,21 @@ def _readings(
             places = [start + other for start, others in zip(starts, reference.others, strict=True) for other in others]
             sums = csr_array((np.ones(len(places), np.float32), (images, places)), shape=(len(counts), len(told)))
             known.append(space.vectors(*(np.asarray(sums @ part) for part in parts)))
+        judge = Given(np.concatenate(known, axis=1), of.classes, of.units.index)
         human = space.vectors(*space.parts(reference.captions))
-        yield Reading(np.concatenate(known, axis=1), human, generated[number % len(said)])
+        yield Reading(np.concatenate(known, axis=1), *_with_fit(judge, human, generated[number % len(said)]))
+
+
+def _with_fit(known: Given, human: Reals, generated: Reals) -> Iterator[Reals]:
+    """Captions of the reference and of the captioner, [N, D + 1] each, and how well each fits what is known.
+
+    The fit is the cosine of the caption and the reference's caption as what is known predicts it, both less their mean.
+    A judge that adds up what is known and what a caption says cannot see whether they contradict each other.
+    """
+    middle = human.mean(axis=0)
+    expected = unit(known.expect(human - middle))
+    for captions in (human, generated):
+        yield np.column_stack([captions, (unit(captions - middle) * expected).sum(axis=1)])
 
 
 class _Judges:
@@ -171,8 +184,8 @@ class _Judges:
         ]
 
     def weights(self) -> FloatArray:
-        """Of features of the captioner's captions, [D, K]: means over roles."""
-        each = [given.weights(role.generated) for given, role in zip(self.given, self.readings, strict=True)]
+        """Of features of the captioner's captions but their fit, [D, K]: means over roles."""
+        each = [given.weights(role.generated)[:-1] for given, role in zip(self.given, self.readings, strict=True)]
         return np.asarray(np.mean(each, axis=0))
 
     def gains(self) -> tuple[float, float]:

@@ -82,9 +82,10 @@ def _same(words: Words) -> Words:
 
 def _blocks(*parts: Reals) -> Reals:
     """The parts, each of length 1, side by side."""
-    return np.concatenate([_unit(part) for part in parts], axis=1)
+    return np.concatenate([unit(part) for part in parts], axis=1)
 
 
-def _unit(rows: Reals) -> Reals:
+def unit(rows: Reals) -> Reals:
+    """Rows of length 1, [N, D]; rows of zeros stay as they are."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0))
