@@ -101,7 +101,7 @@ class Uncached(ImageCache):
     def __init__(self, backbone: Backbone, images: MaskedImages, first: str, folder: Path) -> None:
         super().__init__(backbone, images, {}, folder)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.backbone.to(self.device)  # a module, as its protocol says
+        self.backbone.to(self.device)
         _, positions, columns = next(iter(self._batches([first], self.device))).shape
         self.shape = (positions, columns)
 

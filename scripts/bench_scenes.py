@@ -3,10 +3,11 @@
     python scripts/bench_scenes.py --detectors gt,yolo --weights yolo=checkpoints/yolo.onnx
 
 needs the extra ``images``. Each draw is a world, whose simulated captioner writes what people would, but for its dose:
-its ``stereotype`` (A->T), its ``guess`` (T->A), or the share of the longest list of words that it does not know
-(vocabulary), of its words that name no class (silence), or of its words for settings that are left out (brevity). The
-last table has the value of each dose, its rise, and the rise for an optimal judge, with exactly hidden people. Draws
-are kept in --out, and the same command resumes from there.
+its ``stereotype`` (A->T), its ``guess`` (T->A), the share of things and settings that are wrong in captions of the
+first class alone (contradiction), or the share of the longest list of words that it does not know (vocabulary), of its
+words that name no class (silence), or of its words for settings that are left out (brevity). The last table has the
+value of each dose, its rise, and, of published metrics, the rise for an optimal judge, with exactly hidden people.
+Draws are kept in --out, and the same command resumes from there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +32,7 @@ from judge.calibration.response import Calibration, calibrate
 from judge.calibration.scenes import write_images
 from judge.calibration.trials import Design, Trial
 from judge.calibration.truth import bayes_score
-from judge.calibration.world import DEFAULT, DEMO, FAITHFUL, Captioner, Parameters
+from judge.calibration.world import CLASSES, DEFAULT, DEMO, FAITHFUL, Captioner, Parameters
 from judge.commands.trials import Job, Row, measure_trial
 from judge.corpus import Corpus
 from judge.judges import Modality, find_judge
@@ -41,7 +43,7 @@ from judge.report.render import print_table
 from judge.statistics.summary import name_row
 from judge.utils.identity import digest_of
 
-CHANGES = ("A->T", "T->A", "vocabulary", "silence", "brevity")
+CHANGES = ("A->T", "T->A", "contradiction", "vocabulary", "silence", "brevity")
 # Networks use a random, frozen backbone, and are trained in minutes: fewer epochs and a larger step than the papers'.
 QUICK: dict[str, Any] = {
     "backbone": "resnet18",
@@ -61,6 +63,7 @@ def dosed_captioner(change: str, dose: float, of: Parameters = DEFAULT) -> tuple
     return {
         "A->T": (replace(FAITHFUL, stereotype=dose), of),
         "T->A": (replace(FAITHFUL, guess=dose), of),
+        "contradiction": (replace(FAITHFUL, error=dose), of),
         "vocabulary": (Captioner(vocabulary=max(1, round((1 - dose) * LONGEST))), of),
         "silence": (FAITHFUL, replace(of, gendered=(1 - dose) * of.gendered)),
         "brevity": (FAITHFUL, replace(of, place=(1 - dose) * of.place)),
@@ -69,9 +72,14 @@ def dosed_captioner(change: str, dose: float, of: Parameters = DEFAULT) -> tuple
 
 def true_rise(
     name: str, change: str, dose: float, of: Parameters = DEFAULT, *, blanked: Collection[Modality] = ()
-) -> float:
-    """How far a dose moves a metric for an optimal judge; ``blanked``: what the judge does not see."""
+) -> float | None:
+    """How far a dose moves a published metric for an optimal judge; ``blanked``: what the judge does not see.
+
+    None of contradictions, and of conditional leakage: there is no closed form.
+    """
     metric = find_metric(name)
+    if change == "contradiction" or metric.given:
+        return None
     if "caption" in blanked:
         return 0.0  # Both sides have the same images.
     human, generated = (
@@ -87,7 +95,12 @@ def trials(world: World, number: int, changes: Sequence[str], doses: Sequence[fl
     for change, dose in [(NOTHING, 0.0), *product(changes, sorted(set(doses)))]:
         captioner, parameters = dosed_captioner(change, dose, world.parameters)
         # The name seeds the captioner's draws, which do not depend on the dose.
-        captions = simulate(replace(world, parameters=parameters), name="a captioner", captioner=captioner)
+        draw = partial(simulate, replace(world, parameters=parameters), name="a captioner")
+        captions = draw(captioner=captioner)
+        if change == "contradiction":
+            right = draw(captioner=FAITHFUL).by_image
+            wrong = {image: of for image, of in captions.by_image.items() if world.labels.by_image[image] == CLASSES[0]}
+            captions = replace(captions, by_image={**right, **wrong})
         yield Trial(change, dose, number, Corpus(human, (captions,), world.labels))
 
 
@@ -121,7 +134,7 @@ def measure(
         yield from rows
 
 
-def dose_rows(row: Calibration, expected: Mapping[tuple[str, str, float], float]) -> Iterator[str]:
+def dose_rows(row: Calibration, expected: Mapping[tuple[str, str, float], float | None]) -> Iterator[str]:
     """Rows of the table: without any dose, then each change and dose; ``expected``: by judge, change and dose."""
 
     def cell(value: float | None) -> str:

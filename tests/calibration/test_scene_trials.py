@@ -66,7 +66,7 @@ def test_a_dose_is_worth_what_the_closed_form_says(bench: Any, metric: str, dose
     assert truth > 0
     assert bench.true_rise(metric, "A->T", dose) == pytest.approx(truth, abs=1e-12)
     # Who guesses the person from the task says nothing of it once the word for the person is hidden.
-    others = {change: bench.true_rise(metric, change, dose) for change in bench.CHANGES if change != "A->T"}
+    others = {change: bench.true_rise(metric, change, dose) for change in ("T->A", "vocabulary", "silence", "brevity")}
     assert others == pytest.approx(dict.fromkeys(others, 0.0), abs=1e-12)
 
 
@@ -81,6 +81,8 @@ def test_ratios_and_judges_that_are_denied_something(bench: Any) -> None:
     assert bench.true_rise(SEES, "A->T", 0.8, blanked={"image"}) == pytest.approx(blind)
     # To a judge that does not see the setting, captions that leave it out tell less.
     assert bench.true_rise(SEES, "brevity", 0.8, blanked={"image"}) < 0
+    # There is no closed form of these.
+    assert bench.true_rise(SEES, "contradiction", 0.8) is bench.true_rise("conditional:image", "A->T", 0.8) is None
 
 
 def test_each_change_changes_one_thing(bench: Any, trials: dict[Which, Trial]) -> None:
@@ -88,6 +90,10 @@ def test_each_change_changes_one_thing(bench: Any, trials: dict[Which, Trial]) -
     plain = said(trials[NOTHING, 0.0])
     for dose in (0.4, 0.8):
         assert [*map(hidden, said(trials["T->A", dose]))] == [*map(hidden, plain)]
+    women = {n for n, scene in enumerate(make_world(IMAGES, seed=5).scenes) if scene.attribute == "female"}
+    wrong = {n for n, of in enumerate(said(trials["contradiction", 0.8])) if of != plain[n]}
+    assert wrong < women
+    assert len(wrong) / len(women) == pytest.approx(1 - (1 - 0.8 * 0.75) * (1 - 0.8 * 0.6), abs=0.12)
     few, many = ({n for n, of in enumerate(said(trials["A->T", d])) if of != plain[n]} for d in (0.4, 0.8))
     # What is drawn does not depend on the dose. Some tasks stay: they were stereotyped before.
     assert few < many

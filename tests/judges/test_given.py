@@ -21,11 +21,17 @@ def world() -> World:
     return known, captions, classes
 
 
-def plainly(features: np.ndarray, penalties: np.ndarray, classes: np.ndarray, units: np.ndarray) -> np.ndarray:
-    """Errors of ridge regressions that are trained without the units that they predict."""
+def plainly(
+    features: np.ndarray,
+    penalties: np.ndarray,
+    classes: np.ndarray,
+    units: np.ndarray,
+    truth: np.ndarray | None = None,
+) -> np.ndarray:
+    """Errors of ridge regressions that are trained without the units that they predict; ``truth``: else the classes."""
     weights = N / 3 / np.bincount(classes)[classes]
-    truth = (np.eye(3)[classes] - 1 / 3) / np.sqrt(2 / 3)
-    errors = np.empty((N, 3))
+    truth = (np.eye(3)[classes] - 1 / 3) / np.sqrt(2 / 3) if truth is None else truth
+    errors = np.empty(truth.shape)
     for image in range(N):
         learnt = units != units[image]
         x, w = features[learnt], weights[learnt, None]
@@ -45,6 +51,17 @@ def test_errors_are_those_of_judges_trained_without_each_unit(world: World, unit
     both = np.hstack([known, constant, captions])
     expected = plainly(both, np.array([*own, *[CAPTION_PENALTY * N] * 5]), classes, units)
     np.testing.assert_allclose(given.reading(captions), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("units", [np.arange(N), np.arange(N) // 3])
+def test_captions_are_expected_by_judges_trained_without_each_unit(world: World, units: np.ndarray) -> None:
+    known, captions, classes = world
+    captions[:, 0] += known[:, 1]
+    features = np.hstack([known, np.full((N, 1), 10.0)])
+    tried = {of: plainly(features, np.array([of] * 6), classes, units, captions) for of in PENALTIES}
+    best = min(tried, key=lambda of: loss(tried[of], classes))
+    found = Given(known, classes, units).expect(captions)
+    np.testing.assert_allclose(found, captions - tried[best], rtol=1e-3, atol=1e-3)
 
 
 def test_features_of_captions_have_the_weights_of_a_plain_regression(world: World) -> None:
