@@ -3,8 +3,8 @@
     python scripts/bench_scenes.py --detectors gt,yolo --weights yolo=checkpoints/yolo.onnx
 
 needs the extra ``images``. Each draw is a world, whose simulated captioner writes what people would, but for its dose:
-its ``stereotype`` (A->T), its ``guess`` (T->A), the share of things and settings that are wrong in captions of the
-first class alone (contradiction), or the share of the longest list of words that it does not know (vocabulary), of its
+its ``stereotype`` (A->T), its ``guess`` (T->A), the share of what captions of the first class alone name that is
+wrong (contradiction), or the share of the longest list of words that it does not know (vocabulary), of its
 words that name no class (silence), or of its words for settings that are left out (brevity). The last table has the
 value of each dose, its rise, and, of published metrics, the rise for an optimal judge, with exactly hidden people.
 Draws are kept in --out, and the same command resumes from there.

@@ -93,7 +93,7 @@ def test_each_change_changes_one_thing(bench: Any, trials: dict[Which, Trial]) -
     women = {n for n, scene in enumerate(make_world(IMAGES, seed=5).scenes) if scene.attribute == "female"}
     wrong = {n for n, of in enumerate(said(trials["contradiction", 0.8])) if of != plain[n]}
     assert wrong < women
-    assert len(wrong) / len(women) == pytest.approx(1 - (1 - 0.8 * 0.75) * (1 - 0.8 * 0.6), abs=0.12)
+    assert len(wrong) / len(women) == pytest.approx(1 - (1 - 0.8 * 0.75) * (1 - 0.8 * 0.6) * (1 - 0.8 * 0.8), abs=0.05)
     few, many = ({n for n, of in enumerate(said(trials["A->T", d])) if of != plain[n]} for d in (0.4, 0.8))
     # What is drawn does not depend on the dose. Some tasks stay: they were stereotyped before.
     assert few < many

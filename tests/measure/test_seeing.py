@@ -35,12 +35,12 @@ def test_it_reaches_the_optimal_judge_where_its_encoder_sees(tmp_path: Path) -> 
 
 
 def test_captions_that_contradict_the_images_of_one_class_are_found(tmp_path: Path) -> None:
-    """Nothing goes with the class, and one captioner names other things and settings, of women's images alone.
+    """Nothing goes with the class, and a third of what one captioner names is wrong, in women's images alone.
 
     Neither its captions nor the images tell the class; both together do.
     """
     world = make_world(1200, seed=5, parameters=Parameters(association=0, mention=0.8, place=0.8))
-    right, wrong = (simulate(world, name="none", captioner=of) for of in (FAITHFUL, Captioner(error=0.3)))
+    right, wrong = (simulate(world, name="none", captioner=of) for of in (FAITHFUL, Captioner(error=1 / 3)))
     women = {image for image, name in world.labels.by_image.items() if name == "female"}
     mixed = {image: (wrong if image in women else right).by_image[image] for image in right.by_image}
     corpus = Corpus(world.human, (right, Captions("contradicts", mixed)), world.labels)
