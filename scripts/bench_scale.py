@@ -7,12 +7,14 @@
 - linear: one ``linear`` judge of 79 tasks, of 4,500, 9,000, 18,000 and 36,000 captions.
 - memory: ``judge evaluate --metrics lic`` of 40,504 images with five human captions, one captioner.
 - default: ``judge evaluate`` as it is, conditional leakage and LIC of one captioner, on all cores.
+- seen: ImageCaptioner2 and conditional leakage given the image, of --captioners, on all cores; a file has 768 features
+  of each image.
 - counted: the functions of counted metrics on a million samples and 80 tasks.
 - files: images with five human captions, ten captioners; from files to the table of counted metrics.
 
 Captions are drawn by a seeded generator: words as frequent as in English, with the gender and the objects of the image
-among them. Every part runs in a process of its own, but for "default" on one core; seconds are those of the processor.
-Figures: BENCHMARKS.md.
+among them. Every part runs in a process of its own, but for "default" and "seen" on one core; seconds are those of the
+processor. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
@@ -170,7 +172,26 @@ def measure_memory() -> None:
 
 
 def measure_default(images: int) -> None:
-    """A whole run with default judges, folds and refits: time that passes, and memory of all its processes together."""
+    """A whole run with default judges, folds and refits."""
+    with TemporaryDirectory() as folder:
+        watched(World(images).write(Path(folder), 1) | {"out": Path(folder) / "run"})
+
+
+def measure_seen(images: int, captioners: int) -> None:
+    """The same of judges that see: a hundredth of a feature's variance is the gender's, and a tenth an object's."""
+    generator, world = np.random.default_rng(1), World(images)
+    features = generator.standard_normal((images, 768), dtype=np.float32)
+    features[:, :100] += 0.1 * (np.array(world.people) == "male")[:, None]
+    features[np.arange(images), 100 + np.array(world.objects)[:, 0]] += 1
+    with TemporaryDirectory() as folder:
+        settings = world.write(Path(folder), captioners) | {"out": Path(folder) / "run", "judge": ["linear"]}
+        np.savez(Path(folder) / "features.npz", image_id=np.array(world.ids), features=features)
+        settings |= {"metrics": ["imagecaptioner2", "conditional"], "given": ["image"]}
+        watched(settings | {"image_features": Path(folder) / "features.npz"})
+
+
+def watched(settings: dict[str, Any]) -> None:
+    """Run ``judge evaluate``; print the time that passes, and the memory of all its processes together."""
     largest, over = [0.0], Event()
 
     def watch() -> None:
@@ -179,12 +200,10 @@ def measure_default(images: int) -> None:
                 every = [psutil.Process(), *psutil.Process().children(recursive=True)]
                 largest[0] = max(largest[0], sum(of.memory_info().rss for of in every) / 2**30)
 
-    with TemporaryDirectory() as folder:
-        settings = World(images).write(Path(folder), 1) | {"out": Path(folder) / "run"}
-        Thread(target=watch, daemon=True).start()
-        began = time.monotonic()
-        run(make_config(settings, RunConfig))
-        over.set()
+    Thread(target=watch, daemon=True).start()
+    began = time.monotonic()
+    run(make_config(settings, RunConfig))
+    over.set()
     print(f"{time.monotonic() - began:.0f} s, {largest[0]:.2f} GB in all processes", flush=True)
 
 
@@ -231,13 +250,15 @@ class Part(StrEnum):
     LINEAR = "linear"
     MEMORY = "memory"
     DEFAULT = "default"
+    SEEN = "seen"
     COUNTED = "counted"
     FILES = "files"
 
 
 def main(
     parts: Annotated[list[Part], typer.Argument(help="what is measured")],
-    images: Annotated[int, typer.Option(min=10, help="of files and default")] = 7_375,
+    images: Annotated[int, typer.Option(min=10, help="of files, default and seen")] = 7_375,
+    captioners: Annotated[int, typer.Option(min=1, help="of seen")] = 4,
     inside: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Measure each part in a process of its own."""
@@ -246,6 +267,7 @@ def main(
         Part.LINEAR: measure_linear,
         Part.MEMORY: measure_memory,
         Part.DEFAULT: lambda: measure_default(images),
+        Part.SEEN: lambda: measure_seen(images, captioners),
         Part.COUNTED: measure_counted,
         Part.FILES: lambda: measure_files(images),
     }
@@ -256,7 +278,8 @@ def main(
     print(machine())
     for part in parts:
         print(f"\n{part}", flush=True)
-        own = [sys.executable, __file__, part.value, "--images", str(images), "--inside"]
+        sizes = ["--images", str(images), "--captioners", str(captioners)]
+        own = [sys.executable, __file__, part.value, *sizes, "--inside"]
         subprocess.run(own, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})  # noqa: S603 - this file
 
 

@@ -35,7 +35,10 @@ _FOUND = 2.8
 
 @dataclass(frozen=True)
 class Reading:
-    """What judges read in one role, [N, D] each: what is known, the reference's caption and the captioner's."""
+    """What judges read in one role: what is known, [N, D], the reference's caption and the captioner's, [N, D'].
+
+    The last feature of captions is their fit: see :func:`_with_fit`.
+    """
 
     known: Reals
     human: Reals
@@ -220,8 +223,8 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
     of, names = request.of, np.array(request.of.names)
     captioner, metric, judge = request.key
     parts = []
-    for index, (given, errors) in enumerate(zip(whole.given, whole.errors, strict=True)):
-        for side in SIDES:
+    for index, (role, given, errors) in enumerate(zip(whole.readings, whole.given, whole.errors, strict=True)):
+        for side, captions in zip(SIDES, (role.human, role.generated), strict=True):
             shares = shares_of(errors[side], of.classes)
             parts.append(
                 pd.DataFrame(
@@ -242,6 +245,7 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
                         "loss": _loss(errors[side]),
                         "validation_loss": np.nan,
                         "baseline": _loss(given.errors),
+                        "fit": captions[:, -1],
                     }
                 )
             )

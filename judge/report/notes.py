@@ -12,7 +12,7 @@ from judge.quality import Quality
 from judge.report.table import how_many
 from judge.statistics.comparisons import Difference
 from judge.statistics.inference import POWER, SIGNIFICANT
-from judge.statistics.summary import Summary
+from judge.statistics.summary import Summary, name_row
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _NAMED = "empty", "refused"
@@ -39,6 +39,7 @@ def method_notes(result: Result) -> list[str]:
     return [
         *_method(result),
         *_inference(result),
+        *_fits(result),
         *_labels(result.run["labels"]),
         *_image_judges(result.run.get("sight")),
         *_chance(result),
@@ -212,6 +213,22 @@ def _labels(labels: Mapping[str, Any]) -> Iterator[str]:
         if "own captions" in votes:
             kept, others = votes["own captions"], votes["other captions"]
             yield f"Human captions: the {kept:,} whose own label is their image's; {others:,} others are left out."
+
+
+def _fits(result: Result) -> Iterator[str]:
+    """How well captions fit what is known of images, by class."""
+    if "fit" not in result.scores:
+        return
+    keys = ["captioner", "metric", "judge"]
+    told = result.scores.dropna(subset="fit").groupby([*keys, "answer", "side"], observed=True, sort=False)["fit"]
+    rows = told.mean().unstack().reset_index()
+    each = rows["answer"].astype(str) + rows.agg(" {0.generated:.2f} (a person's {0.human:.2f})".format, axis=1)
+    for key, classes in each.groupby([rows[name] for name in keys], observed=True, sort=False):
+        captioner, metric, judge = map(str, key)
+        yield (
+            f"{name_row(find_metric(metric), judge)}: how well captions of {captioner} fit what is known of their "
+            f"images (mean cosine): {', '.join(classes)}."
+        )
 
 
 def _inference(result: Result) -> Iterator[str]:

@@ -14,8 +14,10 @@ from helpers import evaluate_numbers, known
 
 from judge import Corpus, evaluate
 from judge.errors import JudgeError
-from judge.measure.conditional import Reading, _Judges, expected_detectable
+from judge.judges.given import Given
+from judge.measure.conditional import Reading, _Judges, _with_fit, expected_detectable
 from judge.measure.table import make_table
+from judge.report.notes import footnotes
 from judge.report.page import make_page
 from judge.report.result import Result
 from judge.report.sections import markdown_report, plain, print_result
@@ -61,6 +63,30 @@ def test_a_table_is_made_of_files_alone(alone: Result) -> None:
     assert row.amplification == pytest.approx(means["generated"] - means["human"])
     assert row.known == pytest.approx(1 - result.scores.groupby("answer")["baseline"].mean().mean())
     assert result.scores.groupby("image_id")["index"].nunique().unique().tolist() == [4]
+    fits = result.scores.groupby(["side", "answer"], observed=True)["fit"].mean()
+    told = (
+        f"{name} {fits['generated', name]:.2f} (a person's {fits['human', name]:.2f})" for name in ("female", "male")
+    )
+    assert all(part in next(of for of in footnotes(result) if "mean cosine" in of) for part in told)
+
+
+def test_the_fit_of_a_caption_is_its_cosine_with_what_others_let_expect() -> None:
+    """By hand: least squares, which learn from the other images, of what is known."""
+    generator = np.random.default_rng(4)
+    classes, known = np.repeat([0, 1], 20), generator.normal(size=(40, 2)).astype(np.float32)
+    human = np.column_stack([known @ np.float32([[1, 0], [2, 1]]), generator.normal(size=40)]).astype(np.float32)
+    generated = np.vstack([human[20:], -human[:20]])
+    judge = Given(known, classes)
+    (person, fits), (captioner, others) = ((side[:, :-1], side[:, -1]) for side in _with_fit(judge, human, generated))
+    assert np.array_equal(person, human)
+    assert np.array_equal(captioner, generated)
+    middle, expected = human.mean(axis=0), judge.expect(human - human.mean(axis=0))
+    for found, captions in ((fits, human), (others, generated)):
+        for cosine, caption, other in zip(found, captions - middle, expected, strict=True):
+            by_hand = caption @ other / np.linalg.norm(caption) / np.linalg.norm(other)
+            assert cosine == pytest.approx(by_hand, abs=1e-5)
+    assert fits.mean() > 0.7
+    assert abs(others.mean()) < 0.4
 
 
 @pytest.fixture(scope="module")
