@@ -74,20 +74,10 @@ class Given:
         return self._left_out(self._residual - self._fit(factors), self._factors, factors)
 
     def expect(self, captions: Reals) -> Reals:
-        """What is known predicts of captions: their features, [N, D], learnt from the other images alone.
-
-        What is known has the one of ``PENALTIES`` with the smallest squared error.
-        """
-        best, least = captions, math.inf
-        told = self._rows.T @ (self._weights * captions)
-        for penalty in PENALTIES:
-            scale = np.sqrt(self._values + np.float32(penalty))
-            factors = self._rows / scale
-            errors = self._left_out(captions - factors @ (told / scale[:, None]), factors)
-            loss = float((self._weights * errors**2).sum())
-            if loss < least:
-                best, least = _single(captions - errors), loss
-        return best
+        """What is known predicts of captions: their features, [N, D], learnt from the other images alone."""
+        captions = _single(captions)
+        fitted = self._factors @ (self._factors.T @ (self._weights * captions))
+        return _single(captions - self._left_out(captions - fitted, self._factors))
 
     def weights(self, captions: Reals) -> FloatArray:
         """By how much each feature of a caption raises the predicted share of each class, [D', K]."""

@@ -1,11 +1,10 @@
 """Conditional leakage: what a caption tells of the class beyond what is known of its image.
 
 In every role (:mod:`judge.evidence.reference`) a judge reads what is known (:mod:`judge.judges.given`), and either the
-captioner's caption or the reference person's. The gain of a caption is how much it lowers the judge's loss, and the
-amplification is the captioner's gain less the reference's, averaged over roles.
+captioner's caption or the reference person's, with how well it fits what is known. The gain of a caption is how much it
+lowers the judge's loss, and the amplification is the captioner's gain less the reference's, averaged over roles.
 
-Halves of the images measure it again, for intervals and tests, with the run's vectors, references and penalty of what
-is known.
+Halves of the images measure it again, for intervals and tests, with the run's vectors and references.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from judge.measure.table import COLUMNS
 from judge.statistics.comparisons import Key
 from judge.statistics.summary import ROW
 from judge.text.vector_space import Reals, VectorSpace, unit
-from judge.types import SIDES, BoolArray, FloatArray, IntArray, Words
+from judge.types import SIDES, BoolArray, FloatArray, IntArray, Side, Words
 from judge.utils.parallel import parallel
 
 # A test at 5% finds an amplification of so many standard errors with 80% power.
@@ -35,10 +34,7 @@ _FOUND = 2.8
 
 @dataclass(frozen=True)
 class Reading:
-    """What judges read in one role: what is known, [N, D], the reference's caption and the captioner's, [N, D'].
-
-    The last feature of captions is their fit: see :func:`_with_fit`.
-    """
+    """What judges read in one role, [N, D] each: what is known, the reference's caption and the captioner's."""
 
     known: Reals
     human: Reals
@@ -154,9 +150,8 @@ def _readings(
             places = [start + other for start, others in zip(starts, reference.others, strict=True) for other in others]
             sums = csr_array((np.ones(len(places), np.float32), (images, places)), shape=(len(counts), len(told)))
             known.append(space.vectors(*(np.asarray(sums @ part) for part in parts)))
-        judge = Given(np.concatenate(known, axis=1), of.classes, of.units.index)
         human = space.vectors(*space.parts(reference.captions))
-        yield Reading(np.concatenate(known, axis=1), *_with_fit(judge, human, generated[number % len(said)]))
+        yield Reading(np.concatenate(known, axis=1), human, generated[number % len(said)])
 
 
 def _with_fit(known: Given, human: Reals, generated: Reals) -> Iterator[Reals]:
@@ -179,16 +174,24 @@ class _Judges:
         self.given = give([role.known for role in readings], classes, units)
 
     @cached_property
-    def errors(self) -> list[dict[str, FloatArray]]:
+    def captions(self) -> list[dict[Side, Reals]]:
+        """Of each role: side -> features of its captions, and how well each fits what is known, [N, D + 1]."""
+        return [
+            dict(zip(SIDES, _with_fit(given, role.human, role.generated), strict=True))
+            for given, role in zip(self.given, self.readings, strict=True)
+        ]
+
+    @cached_property
+    def errors(self) -> list[dict[Side, FloatArray]]:
         """Of each role: side -> errors, [N, K], of the judge that reads its captions too."""
         return [
-            {"human": given.reading(role.human), "generated": given.reading(role.generated)}
-            for given, role in zip(self.given, self.readings, strict=True)
+            {side: given.reading(told) for side, told in captions.items()}
+            for given, captions in zip(self.given, self.captions, strict=True)
         ]
 
     def weights(self) -> FloatArray:
         """Of features of the captioner's captions but their fit, [D, K]: means over roles."""
-        each = [given.weights(role.generated)[:-1] for given, role in zip(self.given, self.readings, strict=True)]
+        each = [given.weights(told["generated"])[:-1] for given, told in zip(self.given, self.captions, strict=True)]
         return np.asarray(np.mean(each, axis=0))
 
     def gains(self) -> tuple[float, float]:
@@ -223,8 +226,8 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
     of, names = request.of, np.array(request.of.names)
     captioner, metric, judge = request.key
     parts = []
-    for index, (role, given, errors) in enumerate(zip(whole.readings, whole.given, whole.errors, strict=True)):
-        for side, captions in zip(SIDES, (role.human, role.generated), strict=True):
+    for index, (captions, given, errors) in enumerate(zip(whole.captions, whole.given, whole.errors, strict=True)):
+        for side in SIDES:
             shares = shares_of(errors[side], of.classes)
             parts.append(
                 pd.DataFrame(
@@ -245,7 +248,7 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
                         "loss": _loss(errors[side]),
                         "validation_loss": np.nan,
                         "baseline": _loss(given.errors),
-                        "fit": captions[:, -1],
+                        "fit": captions[side][:, -1],
                     }
                 )
             )
