@@ -178,7 +178,7 @@ def measure_default(images: int) -> None:
 
 
 def measure_seen(images: int, captioners: int) -> None:
-    """The same of judges that see: a hundredth of a feature's variance is the gender's, and a tenth an object's."""
+    """The same of judges that see: some features tell a little of the gender, and some of the first object."""
     generator, world = np.random.default_rng(1), World(images)
     features = generator.standard_normal((images, 768), dtype=np.float32)
     features[:, :100] += 0.1 * (np.array(world.people) == "male")[:, None]

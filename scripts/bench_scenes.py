@@ -3,11 +3,11 @@
     python scripts/bench_scenes.py --detectors gt,yolo --weights yolo=checkpoints/yolo.onnx
 
 needs the extra ``images``. Each draw is a world, whose simulated captioner writes what people would, but for its dose:
-its ``stereotype`` (A->T), its ``guess`` (T->A), the share of what captions of the first class alone name that is
-wrong (contradiction), or the share of the longest list of words that it does not know (vocabulary), of its
-words that name no class (silence), or of its words for settings that are left out (brevity). The last table has the
-value of each dose, its rise, and, of published metrics, the rise for an optimal judge, with exactly hidden people.
-Draws are kept in --out, and the same command resumes from there.
+its ``stereotype`` (A->T); its ``guess`` (T->A); how much of what it names is wrong, in images of the first class alone
+(contradiction); the share of the longest list of words that it does not know (vocabulary), of its words that name no
+class (silence), or of its words for settings that are left out (brevity). The last table has the value of each dose,
+its rise, and, of published metrics, the rise for an optimal judge, with exactly hidden people. Draws are kept in --out,
+and the same command resumes from there.
 """
 
 from __future__ import annotations

@@ -68,6 +68,7 @@ def insert(file: Path, place: str, line: str) -> None:
     file.write_text(f"{before}{place}{line}{after}", encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_judge_and_a_metric_are_a_file_and_a_line_each(copy: Path, tmp_path: Path) -> None:
     (copy / "judges" / "bag.py").write_text(TEXT, encoding="utf-8")
     insert(copy / "judges" / "__init__.py", "FILES: dict[str, str] = {\n", '    "bag": "bag",\n')

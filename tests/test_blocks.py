@@ -181,6 +181,7 @@ def run(words: list[str], files: BlockFiles, folder: Path) -> None:
     assert not given.get("out") or (folder / given["out"]).exists()
 
 
+@pytest.mark.slow
 def test_the_workflow_runs(files: BlockFiles, folder: Path) -> None:
     """Its gate passes or fails, by the captions that the user has; both are exit codes of a run that is done."""
     ((_, text, _),) = [block for name in CODE for block in blocks_of(PLACES[name]) if "jobs:" in block[1]]

@@ -167,6 +167,7 @@ def linear_work(network: Any, batch: object) -> int:
     return sum(work)
 
 
+@pytest.mark.slow
 def test_a_captioner_is_trained_by_the_trainer_and_alone(bench: Any, tmp_path: Path) -> None:
     drawn = bench.draw(24, 64, tmp_path / "world")
     widths = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}

@@ -74,10 +74,18 @@ class Given:
         return self._left_out(self._residual - self._fit(factors), self._factors, factors)
 
     def expect(self, captions: Reals) -> Reals:
-        """What is known predicts of captions: their features, [N, D], learnt from the other images alone."""
+        """What is known makes one expect of captions, beyond their mean: [N, D'] like ``captions``.
+
+        Each row is learnt from the captions of the other images alone, their mean too.
+        """
         captions = _single(captions)
-        fitted = self._factors @ (self._factors.T @ (self._weights * captions))
-        return _single(captions - self._left_out(captions - fitted, self._factors))
+        scale = np.sqrt(_CONSTANT**2 * self._weights.sum() + np.float32(self.penalty))
+        mean = np.full((len(captions), 1), _CONSTANT / scale, dtype=np.float32)
+        errors = [
+            self._left_out(captions - factors @ (factors.T @ (self._weights * captions)), factors)
+            for factors in (mean, self._factors)
+        ]
+        return _single(errors[0] - errors[1])
 
     def weights(self, captions: Reals) -> FloatArray:
         """By how much each feature of a caption raises the predicted share of each class, [D', K]."""

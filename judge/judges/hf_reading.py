@@ -196,7 +196,7 @@ def _pass_of(captioner: Captioner) -> _Pass:
 
 @dataclass(frozen=True, slots=True)
 class StateReaderLoader:
-    """Loads a captioner as a reader; equal loaders share its states."""
+    """Makes a reader of a captioner; equal makers share its states."""
 
     reference: str
 

@@ -67,7 +67,7 @@ class Measured:
     def words(self, image: str, index: int) -> list[tuple[str, float]]:
         """Words of a caption, and by how much each raises the share that judges predict for the image's class.
 
-        It is the difference that leaving the word out makes.
+        It is the difference that leaving the word out makes, but for the fit.
         """
         place = self.of.units.images.index(image)
         words = self.of.captions[place][index]
@@ -155,15 +155,14 @@ def _readings(
 
 
 def _with_fit(known: Given, human: Reals, generated: Reals) -> Iterator[Reals]:
-    """Captions of the reference and of the captioner, [N, D + 1] each, and how well each fits what is known.
+    """Captions of the reference and of the captioner, each [N, D + 1]: the last column is their fit to what is known.
 
-    The fit is the cosine of the caption and the reference's caption as what is known predicts it, both less their mean.
-    A judge that adds up what is known and what a caption says cannot see whether they contradict each other.
+    The fit is the cosine of a caption, less the mean of its side, and of what the reference is expected to say. A judge
+    that adds up what is known and what a caption says cannot see whether they contradict each other.
     """
-    middle = human.mean(axis=0)
-    expected = unit(known.expect(human - middle))
+    expected = unit(known.expect(human))
     for captions in (human, generated):
-        yield np.column_stack([captions, (unit(captions - middle) * expected).sum(axis=1)])
+        yield np.column_stack([captions, (unit(captions - captions.mean(axis=0)) * expected).sum(axis=1)])
 
 
 class _Judges:

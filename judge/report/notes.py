@@ -220,14 +220,14 @@ def _fits(result: Result) -> Iterator[str]:
     if "fit" not in result.scores:
         return
     keys = ["captioner", "metric", "judge"]
-    told = result.scores.dropna(subset="fit").groupby([*keys, "answer", "side"], observed=True, sort=False)["fit"]
+    told = result.scores.dropna(subset="fit").groupby([*keys, "answer", "side"], observed=True)["fit"]
     rows = told.mean().unstack().reset_index()
     each = rows["answer"].astype(str) + rows.agg(" {0.generated:.2f} (a person's {0.human:.2f})".format, axis=1)
-    for key, classes in each.groupby([rows[name] for name in keys], observed=True, sort=False):
+    for key, classes in each.groupby([rows[name] for name in keys]):
         captioner, metric, judge = map(str, key)
         yield (
-            f"{name_row(find_metric(metric), judge)}: how well captions of {captioner} fit what is known of their "
-            f"images (mean cosine): {', '.join(classes)}."
+            f"{name_row(find_metric(metric), judge)}: captions of {captioner} fit what is known of their images by "
+            f"(mean cosine) {', '.join(classes)}."
         )
 
 

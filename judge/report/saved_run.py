@@ -20,6 +20,7 @@ from judge.measure.table import COLUMNS, make_table, settings_of, with_parts
 from judge.metrics import find_metric
 from judge.quality import GAP, Quality, QualityScore
 from judge.report.directory import METRICS, SCORING, SETTINGS
+from judge.report.notes import footnotes
 from judge.report.page import example_cards
 from judge.report.sections import tables_of
 from judge.statistics.breakdown import Breakdown, break_down
@@ -81,6 +82,7 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         result = _compute(folder, document, settings)
         pictures = _read_pictures(folder)
         # Values that cannot be shown are errors here, not on the page.
+        footnotes(result)
         for shown in tables_of(result):
             shown.shown()
         example_cards(result, {}, names=True)  # Nothing is drawn.

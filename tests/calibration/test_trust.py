@@ -146,6 +146,7 @@ def test_there_are_enough_forms(bench: Any) -> None:
     assert {*bench.DOSED, *bench.FAIR, *bench.BIASED, *bench.PARAGRAPHS, *bench.SEVERAL_PEOPLE} <= {*bench.FORMS}
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues(
     bench: Any, coco: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +261,7 @@ def test_people_against_people_judged(people: Corpus) -> None:
     assert np.mean([not holds_nothing(row) for row in everything]) <= 0.15
 
 
+@pytest.mark.slow
 def test_power_on_a_known_dose() -> None:
     """A captioner that follows the stereotype is found; one that does not is told apart from it by its interval."""
     world = make_world(300, seed=11)

@@ -28,6 +28,7 @@ def results(out: Path) -> dict[str, dict[str, Any]]:
     return {row["metric"]: row for row in found}
 
 
+@pytest.mark.slow
 def test_files_and_what_they_say(files: WorldFiles, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = done_well("calibrate", *inputs_of(files), *QUICK, "--workers", 1, "--out", out)
@@ -76,6 +77,7 @@ def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments:
     assert {path.name for path in tmp_path.iterdir()} == {*words}
 
 
+@pytest.mark.slow
 def test_neither_side_is_favoured(files: WorldFiles, tmp_path: Path) -> None:
     """Tasks are of all captions: by those of one side alone, DBAC T->A of nothing is far from 0."""
     given = ["--metrics", "dbac-ta", "--changes", "brevity", "--doses", "0.5", "--draws", 2, "--nulls", 8]

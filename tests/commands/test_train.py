@@ -52,6 +52,7 @@ def test_a_judge_that_is_not_stored_is_named(settings: dict[str, object], tmp_pa
     assert {row["weights"] for row in read_json(tmp_path / "kept" / "judges.json")} == {None}
 
 
+@pytest.mark.slow
 def test_train_then_evaluate_is_evaluate(settings: dict[str, object], tmp_path: Path) -> None:
     run_file, kept = written(settings, tmp_path), tmp_path / "kept"
     first = done_well("train", run_file, "--checkpoints", kept)

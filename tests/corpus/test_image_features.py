@@ -70,6 +70,7 @@ def test_what_cannot_be_used_is_one_line(arrays: dict[str, Any], what: str, tmp_
     assert str(tmp_path / "v") in line
 
 
+@pytest.mark.slow
 def test_a_run_reads_them_in_place_of_images(tmp_path: Path) -> None:
     """Vectors that tell the class are known, and seen; images without one are counted in one line."""
     world = make_world(60, seed=3)

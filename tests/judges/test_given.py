@@ -60,7 +60,15 @@ def test_captions_are_expected_by_judges_trained_without_each_unit(world: World,
     (given,) = give([known], classes, units)
     features = np.hstack([known, np.full((N, 1), 10.0)])
     errors = plainly(features, np.array([given.penalty] * 6), classes, units, captions)
-    np.testing.assert_allclose(given.expect(captions), captions - errors, rtol=1e-3, atol=1e-3)
+    mean = plainly(np.full((N, 1), 10.0), np.array([given.penalty]), classes, units, captions)
+    np.testing.assert_allclose(given.expect(captions), mean - errors, rtol=1e-3, atol=1e-3)
+
+
+def test_nothing_is_expected_where_nothing_is_known(world: World) -> None:
+    """Also not the opposite of an image's own caption, which is a part of the mean of all."""
+    _, captions, classes = world
+    (given,) = give([np.zeros((N, 5), np.float32)], classes)
+    assert np.abs(given.expect(captions)).max() < 1e-5
 
 
 def test_features_of_captions_have_the_weights_of_a_plain_regression(world: World) -> None:

@@ -147,6 +147,7 @@ def test_other_judges_of_the_same_captioner_are_left_alone(checkpoint: Checkpoin
         assert torch.equal(judge(judge.collate(SAMPLES)), before)
 
 
+@pytest.mark.slow
 def test_a_captioner_that_has_learnt_is_as_right_as_a_tuned_one(checkpoint: Checkpoints, tmp_path: Path) -> None:
     """Captions name the colour of the image, which goes with the class in 85% of images.
 

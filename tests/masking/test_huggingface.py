@@ -130,6 +130,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_trained_model_finds_figures_at_their_place(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also at the right border, and in large images."""
     detector, rng = HuggingFace(str(trained), device="cpu"), np.random.default_rng(1)

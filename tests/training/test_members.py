@@ -53,7 +53,7 @@ def numbers(members: list[Member], setup: TrainingSetup) -> list[np.ndarray]:
     return [found.probabilities for found in train_members(members, setup, then=keep_predictions)]
 
 
-@pytest.mark.parametrize("judge", ["linear", "lstm"])
+@pytest.mark.parametrize("judge", ["linear", pytest.param("lstm", marks=pytest.mark.slow)])
 def test_workers_and_company_change_nothing(judge: str) -> None:
     """One worker, two workers and another order, alone: the same numbers, to the last digit.
 

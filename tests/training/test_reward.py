@@ -141,6 +141,7 @@ def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(
     assert (numbers["amplification/lic/verdict"], numbers["amplification/lic/void"]) == (1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_callback_measures_each_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -194,6 +195,7 @@ def test_a_callback_measures_each_epoch(
     assert row["because"] in reasons[1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Of lightning.
 def test_a_callback_of_lightning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its logger gets what the callback measures after each epoch; the training is the same without it."""
