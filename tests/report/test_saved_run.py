@@ -151,6 +151,7 @@ CASES: dict[str, tuple[Tamper, str]] = {
     "row lacks": (in_metrics(lambda of: of["results"].pop(0)), ROWS),
     "twice": (in_metrics(lambda of: of["results"].append(of["results"][0])), ROWS),
     "NaN": (in_table("scores", lambda of: of.assign(loss=np.nan)), "NaN, or images scored on one side only"),
+    "fit": (in_table("scores", lambda of: of.assign(fit="well")), "not those of a finished run"),
     "other metric": (in_metrics(lambda of: of["run"].update(metrics=["lic", "magic"])), "unknown metric 'magic'"),
     "draws": (
         in_metrics(lambda of: of["run"]["statistics"].update(resamples=10**12)),
