@@ -30,6 +30,7 @@ from judge.metrics import METRICS, spell_out
 from judge.utils.files import warn_damaged
 
 
+@pytest.mark.slow
 def test_a_run_repeats_from_its_own_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
     files = few(write_world(make_world(60, seed=2), captioners, tmp_path / "world", pictures=64))

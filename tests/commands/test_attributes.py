@@ -75,6 +75,7 @@ def named_in(captions: Captions, lexicon: Lexicon) -> dict[str, set[str]]:
     return {image: {name for text in of for name in lexicon.mentions(tokenize(text))} for image, of in texts}
 
 
+@pytest.mark.slow
 def test_age_derived_and_from_a_file(real: Path) -> None:
     """Three classes in every kind of metric; labels in a file, spelt otherwise, give the same numbers."""
     rows, run = measure(real, metrics="lic,leakage,dbac,ba,dba,ratio,ratio:child/adult,error")
@@ -165,6 +166,7 @@ def voted(folder: Path, human: str) -> list[object]:
     return [*given, "--attribute", "emotion", "--labels", folder / human, "--label-rule", "majority"]
 
 
+@pytest.mark.slow
 def test_one_version_alone_and_own_captions(paintings: Path, tmp_path: Path) -> None:
     """``--where version=new`` equals v2's own file; ``--own-captions`` leaves out captions of another emotion."""
     chosen, alone = [*voted(paintings, "combined.csv"), "--where", "version=new"], voted(paintings, "new.csv")

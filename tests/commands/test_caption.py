@@ -383,6 +383,7 @@ def common(world: WorldFiles, out: Path) -> list[object]:
     return ["evaluate", *inputs_of(world), *pictures_of(world), *quick, "--out", out]
 
 
+@pytest.mark.slow
 def test_one_command_captions_and_assesses_a_checkpoint(
     world: WorldFiles, checkpoint: Callable[[str], Path], tmp_path: Path
 ) -> None:

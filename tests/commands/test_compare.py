@@ -95,6 +95,7 @@ def test_two_checkpoints_of_one_name(files: WorldFiles, runs: dict[str, Path], t
     assert "later/much" in done.stdout
 
 
+@pytest.mark.slow
 def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFiles, tmp_path: Path) -> None:
     """The value is that of the images that both describe, added up here from the answers, and the pairing is kept."""
     refusing = tmp_path / "refusing.json"

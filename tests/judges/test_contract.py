@@ -21,6 +21,13 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 # "sat-512" is a wider "sat"; "linear+image" is never trained by itself (test_linear.py).
 NAMED = [name for name in FILES if name not in {"sat-512", "linear+image"}]
 NAMES = [*NAMED, "words+embedding", "best", "lstm+mlp3", SENTENCE]
+
+
+def slowly(name: str, *more: Target) -> Any:
+    """A case of a test, which is slow for GRIT."""
+    return pytest.param(name, *more, marks=pytest.mark.slow if name == "grit" else ())
+
+
 SEEING = [name for name in NAMED if "image" in find_judge(name).modalities]
 
 
@@ -65,7 +72,7 @@ def fit(
 
 
 # The linear judge has a single sigmoid for two classes.
-@pytest.mark.parametrize(("name", "target"), [("linear", GENDER), *((name, THREE) for name in NAMES)])
+@pytest.mark.parametrize(("name", "target"), [("linear", GENDER), *(slowly(name, THREE) for name in NAMES)])
 def test_contract(name: str, target: Target, given: Materials) -> None:
     train, test = make_samples(300, target=target), make_samples(60, target=target, seed=1)
     judge = fit(name, train, given, target=target)
@@ -104,7 +111,7 @@ def test_deterministic(name: str, given: Materials) -> None:
     assert np.array_equal(first, fit(name, train, given, epochs=1).predict(train).probabilities)
 
 
-@pytest.mark.parametrize("name", SEEING)
+@pytest.mark.parametrize("name", [slowly(name) for name in SEEING])
 def test_what_is_blanked_has_no_effect(name: str, given: Materials) -> None:
     """With blanked captions images alone are learnt; with blanked images the answers are those about other images."""
     samples = make_samples(400, clue=0.0)

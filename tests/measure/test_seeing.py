@@ -39,7 +39,7 @@ def test_captions_that_contradict_the_images_of_one_class_are_found(tmp_path: Pa
 
     Neither its captions nor the images tell the class; both together do.
     """
-    world = make_world(1200, seed=5, parameters=Parameters(association=0, mention=0.8, place=0.8))
+    world = make_world(700, seed=5, parameters=Parameters(association=0, mention=0.8, place=0.8))
     right, wrong = (simulate(world, name="none", captioner=of) for of in (FAITHFUL, Captioner(error=1 / 3)))
     women = {image for image, name in world.labels.by_image.items() if name == "female"}
     mixed = {image: (wrong if image in women else right).by_image[image] for image in right.by_image}
@@ -47,8 +47,9 @@ def test_captions_that_contradict_the_images_of_one_class_are_found(tmp_path: Pa
     found = evaluate(
         corpus,
         metrics=["conditional:image", "conditional", "lic"],
-        refits=8,
+        refits=4,
         chance=0,
+        folds=5,
         workers=1,
         image_features=named_features(world, tmp_path / "named.npz"),
     )
@@ -57,7 +58,7 @@ def test_captions_that_contradict_the_images_of_one_class_are_found(tmp_path: Pa
     for (captioner, metric), row in rows.items():
         if captioner == "contradicts" and metric != "lic":
             assert known(row.amplification) > 0.05
-            assert known(row.p_value) < 1e-4
+            assert known(row.p_value) < 0.01
         else:
             assert abs(known(row.amplification)) < 2.5 * known(row.standard_error)
-            assert known(row.amplification) < 0.02
+            assert known(row.amplification) < 0.03

@@ -169,6 +169,7 @@ def value_of(name: str, *given: object) -> float:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(world=worlds(), seed=st.integers(0, 9))
 def test_invariants(world: World, seed: int) -> None:
