@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from threading import Timer
 from types import FrameType
 from typing import Any, TextIO
 
@@ -12,6 +13,7 @@ from judge.utils.launch import is_main_process, launched
 
 _ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 _AGAIN = 1.0  # Seconds. A second signal that comes sooner is ignored: a terminal and a launcher both send one.
+_SOON = 0.05  # Seconds until a signal is sent again whose exception was lost.
 _first: tuple[int, float] | None = None  # The signal that came first, and when.
 
 
@@ -27,6 +29,7 @@ def handle_signals() -> None:
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _handle)
+    sys.unraisablehook = _send_again
 
 
 def reset_signals() -> None:
@@ -68,6 +71,18 @@ def _handle(number: int, _: FrameType | None) -> None:
         raise Interrupted(number)
     if time.monotonic() - _first[1] > _AGAIN and not launched():
         os._exit(128 + number)
+
+
+def _send_again(lost: Any) -> None:
+    """Send a signal again that came in a finaliser, or a callback of a weak reference: exceptions are lost there."""
+    global _first  # noqa: PLW0603 - signals are the process's
+    if not isinstance(lost.exc_value, Interrupted):
+        sys.__unraisablehook__(lost)
+        return
+    _first = None
+    again = Timer(_SOON, os.kill, (os.getpid(), lost.exc_value.args[0]))
+    again.daemon = True
+    again.start()
 
 
 class _Tolerant(io.FileIO):
