@@ -59,7 +59,7 @@ class Given:
     def penalise(self, penalty: float) -> Self:
         """Give what is known this ``penalty``."""
         self.penalty, self._factors = penalty, self._rows / np.sqrt(self._values + np.float32(penalty))
-        self._residual = self._truth - self._fit(self._factors)
+        self._residual = self._truth - self._fit(self._truth, self._factors)
         self.errors = self._left_out(self._residual, self._factors)
         return self
 
@@ -71,20 +71,17 @@ class Given:
     def reading(self, captions: Reals) -> FloatArray:
         """``errors`` of the judge that also reads captions; ``captions``: their features, [N, D']."""
         factors, _ = self._factorise(captions)
-        return self._left_out(self._residual - self._fit(factors), self._factors, factors)
+        return self._left_out(self._residual - self._fit(self._truth, factors), self._factors, factors)
 
     def expect(self, captions: Reals) -> Reals:
-        """What is known makes one expect of captions, beyond their mean: [N, D'] like ``captions``.
+        """Predict captions from what is known, less their mean: [N, D'] like ``captions``.
 
-        Each row is learnt from the captions of the other images alone, their mean too.
+        Prediction and mean of a row are learnt from the captions of the other images alone.
         """
         captions = _single(captions)
         scale = np.sqrt(_CONSTANT**2 * self._weights.sum() + np.float32(self.penalty))
         mean = np.full((len(captions), 1), _CONSTANT / scale, dtype=np.float32)
-        errors = [
-            self._left_out(captions - factors @ (factors.T @ (self._weights * captions)), factors)
-            for factors in (mean, self._factors)
-        ]
+        errors = [self._left_out(captions - self._fit(captions, factors), factors) for factors in (mean, self._factors)]
         return _single(errors[0] - errors[1])
 
     def weights(self, captions: Reals) -> FloatArray:
@@ -101,17 +98,17 @@ class Given:
 
         captions = _single(captions)
         # The part of the captions that what is known does not predict (Frisch and Waugh, Econometrica 1933).
-        rest = captions - self._factors @ (self._factors.T @ (self._weights * captions))
+        rest = captions - self._fit(captions, self._factors)
         penalty = np.float32(CAPTION_PENALTY * len(captions)) * np.eye(captions.shape[1], dtype=np.float32)
-        lower = cholesky(captions.T @ (self._weights * rest) + penalty, lower=True)
-        return solve_triangular(lower, rest.T, lower=True).T, lower
+        lower = _single(cholesky(captions.T @ (self._weights * rest) + penalty, lower=True))
+        return _single(solve_triangular(lower, rest.T, lower=True).T), lower
 
-    def _fit(self, factors: Reals) -> Reals:
-        """The truth as ``factors`` F predict it: F F' W truth."""
-        return np.asarray(factors @ (factors.T @ (self._weights * self._truth)))
+    def _fit(self, values: Reals, factors: Reals) -> Reals:
+        """Values of the images, [N, ...], as ``factors`` F predict them: F F' W values."""
+        return np.asarray(factors @ (factors.T @ (self._weights * values)))
 
     def _left_out(self, residual: Reals, *factors: Reals) -> FloatArray:
-        """Errors, [N, K], of predictions F F' W truth without the images (or units) that they are of."""
+        """Errors, [N, ...], of predictions F F' W values without the images (or units) that they are of."""
         weights = self._weights[:, 0]
         leverage = weights * np.sum([np.einsum("nd,nd->n", block, block) for block in factors], axis=0)
         errors = residual / np.maximum(1 - leverage, 1e-6)[:, None]

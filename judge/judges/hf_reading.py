@@ -43,7 +43,8 @@ class StateReader:
 
     def __init__(self, reference: str, materials: Materials) -> None:
         self.reference, self.materials = reference, materials
-        how = Prompted.question_of(materials), materials.dtype, materials.attention
+        question = hf_prompts.plain(Prompted.prompt_of(materials).question)
+        how = question, materials.dtype, materials.attention
         content = content_of(reference, where=place(reference))
         self.key = f"{content} {digest_of(repr(how))} transformers {version('transformers')}"
 

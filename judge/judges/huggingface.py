@@ -25,7 +25,7 @@ from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe, hf_models, hf_prompts
 from judge.judges.hf_models import Captioner, place
 from judge.judges.hf_prompts import Row, Tokens
-from judge.judges.prompts import make_prompt
+from judge.judges.prompts import Prompt, make_prompt
 from judge.types import Sample, Target, Words
 from judge.utils.hub import loading, locate, quiet
 from judge.utils.identity import content_of
@@ -52,8 +52,8 @@ class Prompted(nn.Module):
         if captioner.family.mixes:
             what = f"a '{captioner.architecture}' model cannot judge yet: in transformers, images of a batch mix"
             raise JudgeError(what, where=place(captioner.reference), mend="choose another captioner")
-        self.prompt = materials.prompt or make_prompt("gender")
-        self.question, self._blank = self.question_of(materials), hf_prompts.blank()
+        self.prompt = self.prompt_of(materials)
+        self.question, self._blank = hf_prompts.plain(self.prompt.question), hf_prompts.blank()
         what = "its processor takes images and text in an unknown way"
         with loading(what, place(captioner.reference), "choose another captioner"):
             alone = hf_prompts.lay_out(captioner, [self._blank], [self.question]).rows[0]
@@ -65,9 +65,9 @@ class Prompted(nn.Module):
         self.bf16 = materials.dtype == "bf16"
 
     @staticmethod
-    def question_of(materials: Materials) -> str:
-        """The question of a prompt, as captioners read it."""
-        return hf_prompts.plain((materials.prompt or make_prompt("gender")).question)
+    def prompt_of(materials: Materials) -> Prompt:
+        """The prompt of a run, or that of gender."""
+        return materials.prompt or make_prompt("gender")
 
     def _room(self, answer: int) -> int | None:
         """Tokens that the model has positions for besides the question and an answer of ``answer`` tokens."""

@@ -155,10 +155,10 @@ def _readings(
 
 
 def _with_fit(known: Given, human: Reals, generated: Reals) -> Iterator[Reals]:
-    """Captions of the reference and of the captioner, each [N, D + 1]: the last column is their fit to what is known.
+    """Captions of the reference and of the captioner, [N, D], each with a last column: how well it fits what is known.
 
-    The fit is the cosine of a caption, less the mean of its side, and of what the reference is expected to say. A judge
-    that adds up what is known and what a caption says cannot see whether they contradict each other.
+    The fit is the cosine between a caption, less the mean of its side, and the reference's caption as what is known
+    predicts it. Without the fit a judge cannot see that a caption contradicts what is known: it adds up both.
     """
     expected = unit(known.expect(human))
     for captions in (human, generated):

@@ -226,8 +226,8 @@ def _fits(result: Result) -> Iterator[str]:
     for key, classes in each.groupby([rows[name] for name in keys]):
         captioner, metric, judge = map(str, key)
         yield (
-            f"{name_row(find_metric(metric), judge)}: captions of {captioner} fit what is known of their images by "
-            f"(mean cosine) {', '.join(classes)}."
+            f"{name_row(find_metric(metric), judge)}: the captions of {captioner} fit what is known of their images "
+            f"with this mean cosine: {', '.join(classes)}."
         )
 
 

@@ -13,7 +13,7 @@ from judge.utils.launch import is_main_process, launched
 
 _ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 _AGAIN = 1.0  # Seconds. A second signal that comes sooner is ignored: a terminal and a launcher both send one.
-_SOON = 0.05  # Seconds until a signal is sent again whose exception was lost.
+_SOON = 0.05  # Seconds until a signal whose exception was lost is sent again: what lost it has ended by then.
 _first: tuple[int, float] | None = None  # The signal that came first, and when.
 
 
