@@ -1,7 +1,7 @@
 """Types that the whole package shares; without torch."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -110,6 +110,10 @@ class Target:
 
     kind: TargetKind
     classes: tuple[str, ...]
+
+    def spell(self, answers: Iterable[int]) -> str:
+        """The names of answers, joined by "|"."""
+        return "|".join(self.classes[index] for index in answers)
 
 
 @dataclass(frozen=True, slots=True)

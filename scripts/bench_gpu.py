@@ -51,7 +51,7 @@ from judge.corpus.splits import Split
 from judge.judges import READING, Materials, find_judge
 from judge.judges.hf_models import load_captioner
 from judge.judges.linear import make_encoder
-from judge.training.features import CaptionCache, FeatureCache, ImageCache
+from judge.training.feature_caches import CaptionCache, FeatureCache, ImageCache
 from judge.training.launch import make_accelerator
 from judge.training.member import Member, TrainingSetup
 from judge.training.run_members import train_members

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -265,7 +265,7 @@ class Evidence:
 
     def spell(self, row: MaskedCaption) -> str:
         """The answer of a caption in files: names joined by "|"."""
-        return "|".join(self.target.classes[index] for index in self.drawn.answer(row))
+        return self.target.spell(self.drawn.answer(row))
 
     @cached_property
     def aligned(self) -> tuple[list[Words], AlignmentReport]:
@@ -290,7 +290,7 @@ class Evidence:
     def release(self) -> None:
         """Free what was computed from the sides; it is computed again when it is used."""
         for holder in (self, *self.slots.values()):
-            for name in ("_cut", "aligned", "drawn", "classes", "written", "place", "texts"):
+            for name in ("_cut", "aligned", "drawn", "classes", "written", "place", "texts", "cells"):
                 holder.__dict__.pop(name, None)
 
     def digest(self, side: Side | None = None) -> str:
@@ -339,10 +339,11 @@ class Slot(Sequence[Sample]):
         numbers: dict[Words, int] = {}
         return np.array([numbers.setdefault(sample.words, len(numbers)) for sample in self], dtype=np.int64)
 
-    def cell(self, place: int) -> tuple[str, str, str]:
-        """Classes and tasks that the caption at ``place`` names, and its answer: names joined by "|"."""
-        row = self.captions[place]
-        return row.named, row.tasks, self.evidence.spell(row)
+    @cached_property
+    def cells(self) -> list[tuple[str, str, str]]:
+        """Classes and tasks that each caption names, and its answer: names joined by "|"."""
+        spell, answer = cache(self.evidence.target.spell), self.evidence.drawn.answer
+        return [(row.named, row.tasks, spell(answer(row))) for row in self.captions]
 
     @property
     def images(self) -> frozenset[str]:

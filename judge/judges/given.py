@@ -54,11 +54,13 @@ class Given:
         self._groups = [] if units is None else _groups(units)
         rows = np.column_stack([_single(known), np.full(len(classes), _CONSTANT, dtype=np.float32)])
         values, axes = np.linalg.eigh(rows.T @ (self._weights * rows))
-        self._rows, self._values = rows @ axes, np.maximum(values, 0)
+        self._values, self.penalty = np.maximum(values, 0), PENALTIES[0]
+        self._factors = rows @ (axes / np.sqrt(self._values + np.float32(self.penalty)))
 
     def penalise(self, penalty: float) -> Self:
         """Give what is known this ``penalty``."""
-        self.penalty, self._factors = penalty, self._rows / np.sqrt(self._values + np.float32(penalty))
+        self._factors *= np.sqrt((self._values + np.float32(self.penalty)) / (self._values + np.float32(penalty)))
+        self.penalty = penalty
         self._residual = self._truth - self._fit(self._truth, self._factors)
         self.errors = self._left_out(self._residual, self._factors)
         return self

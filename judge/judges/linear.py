@@ -23,7 +23,7 @@ import numpy as np
 
 from judge.judges import Assignment, Backbone, Blueprint, Explanation, Keep, Materials, Modality
 from judge.judges.image_vectors import ImageVectors, Reals
-from judge.judges.logistic import Factors, Features, Logistic, Rows, Solved, merging
+from judge.judges.logistic import Dense, Features, Logistic, Rows, Solved, merging
 from judge.metrics.scores import centre, shown
 from judge.text.embedding import WORDLLAMA, load_embedding
 from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
@@ -230,16 +230,14 @@ def explain(target: Target, assignments: Sequence[Assignment], reading: Reading 
     return Explanation(terms, contains, model.weights(maps), answers)
 
 
-def _dense(captions: Sequence[Words], reading: Reading, images: Reals | None = None) -> Iterator[Factors]:
+def _dense(captions: Sequence[Words], reading: Reading, images: Reals | None = None) -> Iterator[Dense]:
     """The embedding of captions, and the vectors of their images, [N, D]."""
-    from scipy.sparse import identity
-
     if reading.embedding:
         embedding = load_embedding(reading.embedding)
         _, words, shares = embedding.captions(captions)
         yield shares, embedding.words(words).astype(np.float64)
     if images is not None:
-        yield identity(len(images), format="csr"), images.astype(np.float64)
+        yield None, images
 
 
 def _key_of(reading: Reading) -> IntArray:
@@ -310,16 +308,18 @@ def _codes(captions: Sequence[Words], words: Words) -> tuple[IntArray, IntArray]
     return np.append(rows, rows[:-1][pairs]), np.append(codes, size + first[pairs] * size + second[pairs])
 
 
-@lru_cache(maxsize=8)  # Labels are shuffled over the same captions several times.
-def _terms_of(
-    captions: tuple[Words, ...], seen: tuple[str | None, ...], reading: Reading, images: ImageVectors | None
-) -> tuple[_Vocabulary, Features]:
-    """All terms of captions, and the features of captions and of what is ``seen``, by the names of its vectors."""
+def _terms_of(captions: Sequence[Words], reading: Reading, vectors: Reals | None) -> tuple[_Vocabulary, Features]:
+    """All terms of captions, and the features of captions and of what is seen, whose vectors are [N, D]."""
     words = tuple(dict.fromkeys(chain.from_iterable(captions))) if reading.words else ()
     found = _codes(captions, words) if reading.words else (np.zeros(0, dtype=np.int64),) * 2
     terms = _Vocabulary(words, np.unique(found[1]))
-    vectors = images.named(seen) if images else None
     return terms, Features(terms.table_of(len(captions), *found), [*_dense(captions, reading, vectors)])
+
+
+@lru_cache(maxsize=2)
+def _vectors_of(seen: tuple[str | None, ...], images: ImageVectors) -> Reals:
+    """The vectors of images by their names; several captions of the same images share the array."""
+    return images.named(seen)
 
 
 class _Captions:
@@ -331,8 +331,8 @@ class _Captions:
         samples, self.reading = list(samples), reading
         self.images = [sample.image_id for sample in samples]
         self.scenes = {sample.image_id: sample.scene for sample in samples if sample.scene}
-        seen = tuple(map(images.name, samples)) if images else ()
-        self.terms, self.features = _terms_of(tuple(sample.words for sample in samples), seen, reading, images)
+        vectors = _vectors_of(tuple(map(images.name, samples)), images) if images else None
+        self.terms, self.features = _terms_of([sample.words for sample in samples], reading, vectors)
         self.exclusive = target.kind == "attribute"
         self.answers = shown(samples, len(target.classes)).astype(np.int64)
         self._fitted = dict[tuple[float, ...], FloatArray]()

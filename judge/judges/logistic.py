@@ -39,8 +39,8 @@ _SURE = 36.0  # Log-odds are clipped here: at 37 a probability is 1 in float64, 
 Single = npt.NDArray[np.float32]
 Reals = npt.NDArray[np.floating[Any]]
 """In float64, or, for the steps of conjugate gradients, which need no more digits, in float32."""
-Factors = tuple[Any, FloatArray]
-"""A sparse table [N, V] and the vectors [V, D] whose product is a dense block of N samples: [N, D]."""
+Dense = tuple[Any, Reals]
+"""A dense block of N samples: a sparse table [N, V] and the vectors [V, D] whose product it is; or None and itself."""
 
 
 class Features:
@@ -56,7 +56,7 @@ class Features:
     the diagonal of the Hessian alone would be a poor preconditioner. ``squares`` are those of words, [G, N].
     """
 
-    def __init__(self, table: Any, dense: Sequence[Factors] = ()) -> None:
+    def __init__(self, table: Any, dense: Sequence[Dense] = ()) -> None:
         # Features of the same samples have the same sum of two random numbers of each; others do not.
         first, second = np.random.default_rng(0).random((2, table.shape[0]))
         self.merge = merging(np.unique(table.T @ (first + 1j * second), return_inverse=True)[1])
@@ -69,7 +69,7 @@ class Features:
         self.often = np.append(frequent, np.arange(words, self.rows.shape[1]))
         self._inverses: dict[tuple[tuple[float, ...], float], Single] = {}
         held, ones = self.rows.single.columns[frequent], np.ones((table.shape[0], 1), dtype=np.float32)
-        others = np.hstack([*(single(shares @ vectors) for shares, vectors in dense), ones])
+        others = np.hstack([*(single(of if shares is None else shares @ of) for shares, of in dense), ones])
         across = held @ others
         self._products = np.block([[(held @ held.T).toarray(), across], [across.T, others.T @ others]])
 
@@ -95,23 +95,28 @@ class Features:
 class Rows:
     """Features of samples as the left factor of products, [M, G + D + 1]: merged words, dense blocks, a column of ones.
 
-    Dense blocks are not multiplied out: products with their factors take a fraction of the time. A column of a product
-    has the same digits whatever the other columns are. BLAS must have one thread
-    (:func:`judge.utils.parallel.threads`).
+    Blocks that are products are not multiplied out: products with their factors take a fraction of the time. They stand
+    before the others. A column of a product has the same digits whatever the other columns are. BLAS must have one
+    thread (:func:`judge.utils.parallel.threads`).
 
     Attributes:
-        table: words, shares of the vectors of each block, and ones, [M, G + V + 1], sparse.
-        vectors: of each dense block, [V, D]. Elsewhere V and D are sums over the blocks.
+        table: words, shares of the vectors of each block that is a product, and ones, [M, G + V + 1], sparse.
+        vectors: of each such block, [V, D]. Elsewhere V and D are sums over the blocks.
+        own: the other dense blocks, side by side, [M, D], in float32.
     """
 
-    def __init__(self, table: Any, merge: Any, dense: Sequence[Factors] = ()) -> None:
+    def __init__(self, table: Any, merge: Any, dense: Sequence[Dense] = ()) -> None:
         from scipy.sparse import csr_matrix, hstack
 
         words, ones = csr_matrix(table @ merge), csr_matrix(np.ones((table.shape[0], 1)))
-        self.table: Any = hstack([words, *(shares for shares, _ in dense), ones], format="csr")
-        self.vectors: list[Reals] = [np.ascontiguousarray(vectors) for _, vectors in dense]
+        products = [(shares, vectors) for shares, vectors in dense if shares is not None]
+        self.table: Any = hstack([words, *(shares for shares, _ in products), ones], format="csr")
+        self.vectors: list[Reals] = [np.ascontiguousarray(vectors) for _, vectors in products]
+        own = [single(vectors) for shares, vectors in dense if shares is None]
+        self.own = own[0] if len(own) == 1 else np.hstack([np.zeros((table.shape[0], 0), np.float32), *own])
         self.words = words.shape[1]
-        self.shape = table.shape[0], self.words + sum(vectors.shape[1] for vectors in self.vectors) + 1
+        width = sum(vectors.shape[1] for vectors in (*self.vectors, self.own))
+        self.shape = table.shape[0], self.words + width + 1
 
     @cached_property
     def columns(self) -> Any:
@@ -127,21 +132,23 @@ class Rows:
         return found
 
     def __matmul__(self, factor: Reals) -> Reals:
-        return np.asarray(self.table @ self._over_blocks(self.vectors, factor))
+        start = len(factor) - 1 - self.own.shape[1]
+        found = self.table @ self._over_blocks(self.vectors, factor[:start], factor[-1:])
+        return found + _product(self.own, single(factor[start:-1])) if self.own.shape[1] else np.asarray(found)
 
     def transposed(self, factor: Reals) -> Reals:
         """The product of the transposed features with ``factor``, [M, Q] -> [G + D + 1, Q]."""
-        return self._over_blocks([vectors.T for vectors in self.vectors], self.columns @ factor)
+        found = self.columns @ factor
+        own = [_product(self.own.T, single(factor))] if self.own.shape[1] else []
+        return self._over_blocks([vectors.T for vectors in self.vectors], found[:-1], *own, found[-1:])
 
-    def _over_blocks(self, left: Sequence[Reals], values: Reals) -> Reals:
-        """``values`` in which each of ``left`` multiplies its rows between those of words and of the intercept."""
-        if not left:
-            return values
+    def _over_blocks(self, left: Sequence[Reals], values: Reals, *more: Reals) -> Reals:
+        """``values`` in which each of ``left`` multiplies its rows after those of words; and ``more`` rows."""
         parts, start = [values[: self.words]], self.words
         for one in left:
             parts.append(_product(one, values[start : start + one.shape[1]]))
             start += one.shape[1]
-        return np.concatenate([*parts, values[start:]])
+        return np.concatenate([*parts, *more])
 
 
 def _product(left: Reals, right: Reals) -> Reals:

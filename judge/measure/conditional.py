@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import cycle
 
 import numpy as np
 import pandas as pd
@@ -25,24 +25,30 @@ from judge.measure.table import COLUMNS
 from judge.statistics.comparisons import Key
 from judge.statistics.summary import ROW
 from judge.text.vector_space import Reals, VectorSpace, unit
-from judge.types import SIDES, BoolArray, FloatArray, IntArray, Side, Words
+from judge.types import SIDES, BoolArray, FloatArray, IntArray, Side
 from judge.utils.parallel import parallel
 
 # A test at 5% finds an amplification of so many standard errors with 80% power.
 _FOUND = 2.8
+# Images whose captions become vectors together: the parts of all of them would take gigabytes.
+_TOGETHER = 4_000
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What judges read in one role, [N, D] each: what is known, the reference's caption and the captioner's."""
+class Readings:
+    """What judges read, [N, D] each: what is known, the reference's captions and the captioner's.
 
-    known: Reals
-    human: Reals
-    generated: Reals
+    There is one of ``human`` for each role. The roles share what is known, or each has its own; the captioner's
+    captions of an image take turns.
+    """
 
-    def among(self, held: BoolArray) -> Reading:
+    known: Sequence[Reals]
+    human: Sequence[Reals]
+    generated: Sequence[Reals]
+
+    def among(self, held: BoolArray) -> Readings:
         """The same of some of the images."""
-        return Reading(self.known[held], self.human[held], self.generated[held])
+        return Readings(*([rows[held] for rows in part] for part in (self.known, self.human, self.generated)))
 
 
 @dataclass(frozen=True)
@@ -124,34 +130,43 @@ def _measure(request: Request) -> Measured:
     return Measured(request.key, of, _scores(request, whole), refits, space, whole.weights())
 
 
-def _read(of: Conditional, references: References, judge: str) -> tuple[VectorSpace, list[Reading]]:
-    """Features, and what judges read in each role; a captioner's several captions of an image take turns."""
+def _read(of: Conditional, references: References, judge: str) -> tuple[VectorSpace, Readings]:
+    """Features, and what judges read; a captioner's several captions of an image take turns."""
     counts = [len(texts) for texts in of.people]
     turns = max(len(texts) for texts in of.captions)
     said = [[texts[turn % len(texts)] for texts in of.captions] for turn in range(turns)]
     told = [words for texts in of.people for words in texts]
     weights = np.concatenate([np.repeat(1 / np.array(counts), counts), np.full(turns * len(counts), 1 / turns)])
     space = VectorSpace([*told, *(words for turn in said for words in turn)], weights, judge=judge)
-    return space, [*_readings(of, references, space, said)]
+    human, generated = (
+        [space.vectors(*space.parts(captions)) for captions in each]
+        for each in ([role.captions for role in references.roles], said)
+    )
+    return space, Readings(_known(of, references, space), human, generated)
 
 
-def _readings(
-    of: Conditional, references: References, space: VectorSpace, said: Sequence[Sequence[Words]]
-) -> Iterator[Reading]:
-    """What judges read in each role; ``said``: the captioner's captions, which take turns."""
-    counts, told = [len(texts) for texts in of.people], [words for texts in of.people for words in texts]
-    parts, starts = space.parts(told), np.cumsum(counts) - counts
-    generated = [space.vectors(*space.parts(turn)) for turn in said]
-    for number, reference in enumerate(references.roles):
-        known = [of.objects, of.images]
-        if "people" in of.metric.given:
-            # A row for each image, which adds up the captions of those who are known.
-            images = np.repeat(np.arange(len(counts)), [len(others) for others in reference.others])
-            places = [start + other for start, others in zip(starts, reference.others, strict=True) for other in others]
-            sums = csr_array((np.ones(len(places), np.float32), (images, places)), shape=(len(counts), len(told)))
-            known.append(space.vectors(*(np.asarray(sums @ part) for part in parts)))
-        human = space.vectors(*space.parts(reference.captions))
-        yield Reading(np.concatenate(known, axis=1), human, generated[number % len(said)])
+def _known(of: Conditional, references: References, space: VectorSpace) -> list[Reals]:
+    """What is known in each role, or in all of them."""
+    alike = np.concatenate([of.objects, of.images], axis=1)
+    if "people" not in of.metric.given:
+        return [alike]
+    size = len(of.people)
+    parts = [slice(start, min(start + _TOGETHER, size)) for start in range(0, size, _TOGETHER)]
+    others = zip(*(_others(of, references, space, part) for part in parts), strict=True)
+    return [np.concatenate([alike, np.concatenate(rows)], axis=1) for rows in others]
+
+
+def _others(of: Conditional, references: References, space: VectorSpace, part: slice) -> Iterator[Reals]:
+    """The captions of those who are known, added up, of some of the images, [N, D] in each role."""
+    people = of.people[part]
+    starts = np.cumsum([0, *map(len, people)])
+    told = space.parts([words for texts in people for words in texts])
+    for role in references.roles:
+        known = role.others[part]
+        images = np.repeat(np.arange(len(people)), [*map(len, known)])
+        places = [start + other for start, others in zip(starts[:-1], known, strict=True) for other in others]
+        sums = csr_array((np.ones(len(places), np.float32), (images, places)), shape=(len(people), starts[-1]))
+        yield space.vectors(*(np.asarray(sums @ rows) for rows in told))
 
 
 def _with_fit(known: Given, human: Reals, generated: Reals) -> Iterator[Reals]:
@@ -168,44 +183,38 @@ def _with_fit(known: Given, human: Reals, generated: Reals) -> Iterator[Reals]:
 class _Judges:
     """The judges of all roles."""
 
-    def __init__(self, readings: Sequence[Reading], classes: IntArray, units: IntArray | None) -> None:
+    def __init__(self, readings: Readings, classes: IntArray, units: IntArray | None) -> None:
         self.readings, self.classes, self.units = readings, classes, units
-        self.given = give([role.known for role in readings], classes, units)
+        self.given = give(readings.known, classes, units)
 
-    @cached_property
-    def captions(self) -> list[dict[Side, Reals]]:
-        """Of each role: side -> features of its captions, and how well each fits what is known, [N, D + 1]."""
-        return [
-            dict(zip(SIDES, _with_fit(given, role.human, role.generated), strict=True))
-            for given, role in zip(self.given, self.readings, strict=True)
-        ]
+    def roles(self) -> Iterator[tuple[Given, dict[Side, Reals]]]:
+        """Of each role: the judge of what is known; side -> features of captions and their fit, [N, D + 1].
 
-    @cached_property
-    def errors(self) -> list[dict[Side, FloatArray]]:
-        """Of each role: side -> errors, [N, K], of the judge that reads its captions too."""
-        return [
-            {side: given.reading(told) for side, told in captions.items()}
-            for given, captions in zip(self.given, self.captions, strict=True)
-        ]
+        They are made one role after the other, since those of all roles would take much memory.
+        """
+        shared = cycle(self.given), cycle(self.readings.generated)
+        for human, given, generated in zip(self.readings.human, *shared, strict=False):
+            yield given, dict(zip(SIDES, _with_fit(given, human, generated), strict=True))
 
     def weights(self) -> FloatArray:
         """Of features of the captioner's captions but their fit, [D, K]: means over roles."""
-        each = [given.weights(told["generated"])[:-1] for given, told in zip(self.given, self.captions, strict=True)]
-        return np.asarray(np.mean(each, axis=0))
+        return np.asarray(np.mean([given.weights(told["generated"])[:-1] for given, told in self.roles()], axis=0))
 
     def gains(self) -> tuple[float, float]:
         """Gains of both sides: means over the images of a class, then over classes and roles."""
         counts = np.bincount(self.classes)
-        weights = 1 / counts[self.classes] / len(counts) / len(self.given)
-        losses = [(weights @ _loss(given.errors), *(weights @ _loss(of[side]) for side in SIDES))
-                  for given, of in zip(self.given, self.errors, strict=True)]  # fmt: skip
+        weights = 1 / counts[self.classes] / len(counts) / len(self.readings.human)
+        losses = [
+            [weights @ _loss(given.errors), *(weights @ _loss(given.reading(told[side])) for side in SIDES)]
+            for given, told in self.roles()
+        ]
         known, human, generated = np.sum(losses, axis=0)
         return float(known - human), float(known - generated)
 
     def among(self, held: BoolArray) -> _Judges:
         """Judges of some of the images."""
         units = None if self.units is None else self.units[held]
-        return _Judges([role.among(held) for role in self.readings], self.classes[held], units)
+        return _Judges(self.readings.among(held), self.classes[held], units)
 
 
 def _loss(errors: FloatArray) -> FloatArray:
@@ -225,9 +234,10 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
     of, names = request.of, np.array(request.of.names)
     captioner, metric, judge = request.key
     parts = []
-    for index, (captions, given, errors) in enumerate(zip(whole.captions, whole.given, whole.errors, strict=True)):
+    for index, (given, told) in enumerate(whole.roles()):
         for side in SIDES:
-            shares = shares_of(errors[side], of.classes)
+            errors = given.reading(told[side])
+            shares = shares_of(errors, of.classes)
             parts.append(
                 pd.DataFrame(
                     {
@@ -244,10 +254,10 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
                         "answer": of.units.classes,
                         "probability": shares[np.arange(len(shares)), of.classes],
                         "predicted": names[shares.argmax(axis=1)],
-                        "loss": _loss(errors[side]),
+                        "loss": _loss(errors),
                         "validation_loss": np.nan,
                         "baseline": _loss(given.errors),
-                        "fit": captions[side][:, -1],
+                        "fit": told[side][:, -1],
                     }
                 )
             )

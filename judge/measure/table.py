@@ -67,7 +67,8 @@ def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
     slot = member.samples
     assert isinstance(slot, Slot)
     places = member.places(member.split.test)
-    samples = [slot[place] for place in places]
+    every = [*slot]
+    samples = [every[place] for place in places]
     written = slot.evidence.written[slot.side]
     weights = np.array([1 / written[sample.image_id] for sample in samples])
     judged = Judged.of(samples, predictions)
@@ -76,7 +77,7 @@ def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
     columns = weights[:, None] * np.stack([*quantities, np.zeros(len(places))], axis=1)
     # Pandas would take several times as long for so few rows.
     cells: dict[Cell, int] = {}
-    rows = [cells.setdefault(cell, len(cells)) for cell in map(slot.cell, places)]
+    rows = [cells.setdefault(cell, len(cells)) for cell in map(slot.cells.__getitem__, places)]
     sums = np.zeros((len(cells), len(SUMMED)))
     np.add.at(sums, rows, columns)
     return dict(zip(cells, sums, strict=True)), float(predictions.notes.get(VALIDATION_LOSS, np.nan))
@@ -118,7 +119,7 @@ def _unasked(jobs: Sequence[tuple[Job, Columns]]) -> list[Columns]:
         places = [place for place, row in enumerate(slot.captions) if (side, index, row.image) not in asked]
         if places:
             columns = _caption_columns(slot, places, UNASKED, UNASKED)
-            columns["answer"] = [slot.cell(place)[2] for place in places]
+            columns["answer"] = [slot.cells[place][2] for place in places]
             unknown = np.full(len(places), np.nan)
             found.append(columns | dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), unknown))
     return found

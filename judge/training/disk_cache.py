@@ -5,19 +5,19 @@ their keys and hashes. A key hashes the input (an image's content and mask, a ca
 the network: epochs, seeds, folds, sides and later runs compute nothing again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from judge.errors import JudgeError
 from judge.types import Sample, Words
@@ -25,6 +25,9 @@ from judge.utils.files import warn_damaged
 from judge.utils.identity import digest_of
 from judge.utils.parallel import usable_cores
 from judge.utils.tensors import peek_notes, read_sound, write_tensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Place = tuple[Path, int]
 """A file, and the row in it."""
@@ -64,6 +67,8 @@ class FeatureStore:
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D]; zeros for a sample without an image."""
+        import torch
+
         rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
         for place, sample in enumerate(samples):
             name = self.name(sample)

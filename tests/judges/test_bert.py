@@ -17,7 +17,7 @@ from tiny_bert import IDS, SIZES
 
 from judge.judges import Materials, find_judge
 from judge.judges.text_encoders import READER, BatchNorm, load_encoder
-from judge.training.features import CaptionCache
+from judge.training.feature_caches import CaptionCache
 from judge.types import FloatArray, Sample
 from judge.utils.hub import quiet
 

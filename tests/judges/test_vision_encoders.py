@@ -19,7 +19,8 @@ from judge.judges import Backbone, Materials
 from judge.judges.backbones import make_backbone
 from judge.judges.grit import GridsAndRegions
 from judge.masking.masked_images import MaskedImages
-from judge.training.features import ImageCache, see
+from judge.training.feature_caches import ImageCache
+from judge.training.features import see
 
 SIDE, PATCH, WIDTH = 32, 8, 16
 CELLS = (SIDE // PATCH) ** 2

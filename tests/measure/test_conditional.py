@@ -15,7 +15,7 @@ from helpers import evaluate_numbers, known
 from judge import Corpus, evaluate
 from judge.errors import JudgeError
 from judge.judges.given import give
-from judge.measure.conditional import Reading, _Judges, _with_fit, expected_detectable
+from judge.measure.conditional import Readings, _Judges, _with_fit, expected_detectable
 from judge.measure.table import make_table
 from judge.report.notes import footnotes
 from judge.report.page import make_page
@@ -99,12 +99,12 @@ def test_captions_that_contradict_what_is_known_of_one_class_tell_it() -> None:
     classes, known, human = told_by(600)
     opposite = np.where(classes[:, None] == 1, human, -human)
     for generated, told in ((opposite, True), (np.tile(human[:1], (600, 1)), False)):
-        judges = _Judges([Reading(known, human, generated)], classes, None)
+        judges = _Judges(Readings([known], [human], [generated]), classes, None)
         person, captioner = judges.gains()
         assert person == pytest.approx(0, abs=0.02)
         assert (captioner > 0.3) if told else captioner == pytest.approx(0, abs=0.005)
-        (unknown,) = _Judges([Reading(known * 0, human, generated)], classes, None).captions
-        assert abs(float(unknown["human"][:, -1].mean())) < 0.1
+        ((_, sides),) = _Judges(Readings([known * 0], [human], [generated]), classes, None).roles()
+        assert abs(float(sides["human"][:, -1].mean())) < 0.1
 
 
 @pytest.fixture(scope="module")
@@ -237,10 +237,10 @@ def test_a_half_is_measured_by_judges_of_its_images_alone() -> None:
     classes = np.repeat([0, 1], 30)
     known, human, generated = generator.normal(size=(3, 60, 4)).astype(np.float32)
     generated[:, 0] += 2 * classes
-    readings = [Reading(known, human, generated), Reading(known[:, :2], human, generated)]
+    readings = Readings([known, known[:, :2]], [human, human[::-1]], [generated])
     judges = _Judges(readings, classes, None)
     gains = judges.gains()
     assert gains[1] > gains[0] + 0.1
     held = np.arange(60) % 2 == 0
-    half = [Reading(*(part[held] for part in (known[:, :width], human, generated))) for width in (4, 2)]
+    half = Readings([known[held], known[held, :2]], [human[held], human[::-1][held]], [generated[held]])
     assert judges.among(held).gains() == pytest.approx(_Judges(half, classes[held], None).gains())
