@@ -9,7 +9,7 @@ import pandas as pd
 from judge.measure import Result
 from judge.metrics import find_metric
 from judge.report.notes import labels_left_out, left_out_of
-from judge.report.table import COUNT, NUMBER, SHARE, SIGNED, TEXT, Table, digits_of, table_of, write, write_p
+from judge.report.table import COUNT, NUMBER, SHARE, SIGNED, TEXT, Table, digits_of, grouped, table_of, write, write_p
 from judge.report.tables import write_interval
 from judge.statistics.breakdown import judged_rows
 from judge.statistics.consistency import Consistency, Correlation, measure_consistency, percent_reduction
@@ -176,12 +176,9 @@ def run_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
 
 def class_table(run: Mapping[str, Any]) -> Table[Row]:
     """Number of images of each class; captioners with the same numbers share their rows."""
-    counts: dict[tuple[tuple[str, int], ...], list[str]] = {}
-    for captioner, entry in run["captioners"].items():
-        counts.setdefault(tuple(entry["images"].items()), []).append(captioner)
-    all_of = len(run["captioners"])
+    counts = grouped((tuple(entry["images"].items()), captioner) for captioner, entry in run["captioners"].items())
     rows = (
-        ("all" if len(captioners) == all_of > 1 else ", ".join(captioners), name, images)
+        ("all" if len(captioners) == len(run["captioners"]) > 1 else ", ".join(captioners), name, images)
         for of, captioners in counts.items()
         for name, images in of
     )

@@ -13,7 +13,8 @@ from judge.measure import Result
 from judge.metrics import Metric
 from judge.report import plots
 from judge.report.plots import Drawing
-from judge.report.tables import Line, lines_of, void_last
+from judge.report.table import grouped
+from judge.report.tables import lines_of, void_last
 from judge.statistics.comparisons import HIGHER, LOWER, NO_VERDICT
 from judge.statistics.summary import Summary, name_row
 
@@ -62,11 +63,8 @@ def _draw_row(axes: Axes, row: Summary, verdict: str | None, place: int) -> None
 
 def variants(results: Mapping[str, Result]) -> Iterator[Drawing]:
     """Yield a figure for each metric and judge, with a row for each captioner and run. Runs differ in one setting."""
-    found: dict[str, list[tuple[str, Line]]] = {}
-    for name, result in results.items():
-        for line in filter(lambda line: _has_value(line.summary), lines_of(result)):
-            found.setdefault(line.summary.title, []).append((name, line))
-    for title, of in found.items():
+    lines = ((name, line) for name, result in results.items() for line in lines_of(result) if _has_value(line.summary))
+    for title, of in grouped((line.summary.title, (name, line)) for name, line in lines).items():
         captioners = list(dict.fromkeys(line.summary.captioner for _, line in of))
         of.sort(key=lambda pair: captioners.index(pair[1].summary.captioner))
         rows = [replace(line.summary, interval=None) if line.void else line.summary for _, line in of]

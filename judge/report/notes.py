@@ -9,7 +9,7 @@ from judge.judges import PATCHES
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.quality import Quality
-from judge.report.table import how_many
+from judge.report.table import grouped, how_many
 from judge.statistics.comparisons import Difference
 from judge.statistics.inference import POWER, SIGNIFICANT
 from judge.statistics.summary import Summary, name_row
@@ -55,9 +55,7 @@ def metrics_of(result: Result) -> list[Metric]:
 
 def alike(notes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """(name, note) -> (names, note): what is true of several is stated once."""
-    found: dict[str, list[str]] = {}
-    for name, note in notes:
-        found.setdefault(note, []).append(name)
+    found = grouped((note, name) for name, note in notes)
     return [(", ".join(names), note) for note, names in found.items()]
 
 

@@ -15,6 +15,7 @@ from judge.measure import Result
 from judge.measure.comparing import unlike
 from judge.metrics import find_metric
 from judge.report.saved_run import SavedRun, name_runs, read_run
+from judge.report.table import grouped
 from judge.statistics.breakdown import Breakdown
 from judge.types import Doubt
 from judge.utils.files import resolved
@@ -97,12 +98,8 @@ def _unlike(first: SavedRun, second: SavedRun, together: Mapping[str, Any]) -> I
         (one, _), reason = next(iter(reasons.items()))
         mend = "measure both against the same data, with the same settings"
         raise JudgeError(f"the runs cannot be compared: {reason} ({one.title})", where=where, mend=mend)
-    titles: dict[str, dict[str, None]] = {}
-    for (one, _), reason in reasons.items():
-        if reason:
-            titles.setdefault(reason, {})[one.title] = None
-    for reason, rows in titles.items():
-        yield f"{', '.join(rows)} of {first.name} and {second.name} do not compare: {reason}."
+    for reason, titles in grouped((reason, one.title) for (one, _), reason in reasons.items() if reason).items():
+        yield f"{', '.join(dict.fromkeys(titles))} of {first.name} and {second.name} do not compare: {reason}."
 
 
 def _judged(facts: Mapping[str, Any]) -> bool:

@@ -15,6 +15,8 @@ ABSENT = "-"
 # How values are written: format specifications, "#" for the digits of the row. Intervals and pairs by their parts.
 TEXT, COUNT, NUMBER, SIGNED, THREE, SHARE = "", ",", ".3f", "+.#f", ".3g", ".1%"
 R = TypeVar("R")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,14 @@ def as_json(value: Any) -> Any:
 def json_text(value: Any) -> str:
     """A file of :func:`as_json` values."""
     return json.dumps(as_json(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Key -> its values, both in order of appearance."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def how_many(count: int, noun: str) -> str:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from judge.measure import Result
 from judge.quality import change
-from judge.report.table import SIGNED, digits_of, write, write_p
+from judge.report.table import SIGNED, digits_of, grouped, write, write_p
 from judge.report.tables import Line, lines_of
 from judge.statistics.comparisons import (
     CANNOT_TELL,
@@ -143,10 +143,7 @@ def changes(result: Result) -> Iterator[str]:
     """
     baseline, alone = result.run.get("baseline", ""), _with_one_judge(result)
     distances = {row.key: row.distance for row in result.summaries}
-    pairs: dict[str, list[Difference]] = {}
-    for row in result.differences() if baseline else ():
-        pairs.setdefault(row.first, []).append(row)
-    for name, rows in pairs.items():
+    for name, rows in grouped((row.first, row) for row in (result.differences() if baseline else ())).items():
         tested = [row for row in rows if row.verdict not in {None, NO_VERDICT}]
         shown = [row for row in tested if row.verdict not in _NO_DIFFERENCE]
         parts = [_moved(_title(row, alone), row.value, row.p_holm) for row in shown]

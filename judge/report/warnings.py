@@ -8,6 +8,7 @@ from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.quality.library import CHAIR
 from judge.report.notes import alike, class_notes, metrics_of, pair_notes
+from judge.report.table import grouped
 from judge.report.tables import lines_of
 from judge.statistics.comparisons import PRIOR_ONLY
 from judge.statistics.summary import ROW, Summary
@@ -51,22 +52,15 @@ def warnings(result: Result) -> list[str]:
 
 def _merged(rows: Iterable[Summary]) -> Iterator[tuple[str, str]]:
     """The captioners that share their titles, and these titles: each is named once."""
-    titles: dict[str, dict[str, None]] = {}
-    for row in rows:
-        titles.setdefault(row.captioner, {})[row.title] = None
-    captioners: dict[tuple[str, ...], list[str]] = {}
-    for captioner, of in titles.items():
-        captioners.setdefault(tuple(of), []).append(captioner)
+    titles = grouped(dict.fromkeys((row.captioner, row.title) for row in rows))
+    captioners = grouped((tuple(of), captioner) for captioner, of in titles.items())
     return ((some(names), some(of)) for of, names in captioners.items())
 
 
 def void_notes(result: Result) -> Iterator[str]:
     """Rows without a verdict, a sentence for each reason, with the figures of one row."""
-    reasons: dict[str, list[tuple[Summary, str]]] = {}
-    for row in result.summaries:
-        if finding := result.findings.get(row.key):
-            reasons.setdefault(finding.text, []).append((row, finding.figures))
-    for reason, found in reasons.items():
+    void = ((row, result.findings[row.key]) for row in result.summaries if row.key in result.findings)
+    for reason, found in grouped((finding.text, (row, finding.figures)) for row, finding in void).items():
         example, figures = found[0]
         whose = f"{example.title} of {example.captioner}: " if len({of for _, of in found}) > 1 else ""
         shown = f" ({whose}{figures})" if figures else ""
@@ -100,8 +94,7 @@ def _texts(run: Mapping[str, Any]) -> Iterator[str]:
         for side, text in entry.get("text", {}).items()
         for note in text_notes(text, run["attribute"])
     ]
-    kinds = {note: type(note) for _, note in found}
-    yield from (kinds[note](f"{names} {note}.") for names, note in alike(found))
+    yield from (type(note)(f"{names} {note}.") for names, note in alike(found))
 
 
 def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
