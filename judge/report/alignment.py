@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from judge.report.plots import GREY, MARKS, SEVERAL, new_figure, save
+from judge.report.plots import GREY, look, new_figure, save
 from judge.report.table import COUNT, NUMBER, Table, json_text, table_of
 from judge.text.alignment import AlignmentReport, Substitution
 from judge.text.vectors import Vectors
@@ -15,10 +15,14 @@ from judge.utils.cells import table_csv
 
 # Shares of an alignment, and their headings.
 _SHARES = {
-    **{f"words_{kind}": f"words {kind}" for kind in ("kept", "substituted", "unknown")},
-    **{f"tokens_{kind}": f"tokens {kind}" for kind in ("kept", "substituted", "unknown")},
+    "words_kept": "words kept",
+    "words_substituted": "words exchanged",
+    "words_unknown": "words unknown",
+    "tokens_kept": "tokens kept",
+    "tokens_substituted": "tokens exchanged",
+    "tokens_unknown": "tokens unknown",
     "lacking_substituted": "of lacking",
-} | {"words_substituted": "words exchanged", "tokens_substituted": "tokens exchanged"}
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +97,8 @@ def curve_png(found: Sequence[Alignment], delta: float) -> bytes:
     axes = figure.subplots()
     for number, entry in enumerate(found):
         deltas, shares = zip(*((at, report.lacking_substituted) for at, report in entry.curve), strict=True)
-        style = f"{MARKS[number % len(MARKS)]}-", SEVERAL[number % len(SEVERAL)]
         percent = 100 * np.array(shares, dtype=np.float64)
-        axes.plot(deltas, percent, style[0], color=style[1], linewidth=1.2, markersize=3, label=entry.captioner)
+        axes.plot(deltas, percent, linewidth=1.2, markersize=3, label=entry.captioner, **look(number))
     axes.axvline(delta, color=GREY, linewidth=0.8, linestyle=":")
     axes.set(ylim=(0, 100), xlabel="threshold of cosine distance (delta)", ylabel="contextual substitutions, % of all")
     axes.grid(alpha=0.3)

@@ -1,7 +1,7 @@
 """Tables of details: agreement of judges, tasks and words that carry a metric, and what a run was measured on."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -12,13 +12,12 @@ from judge.report.notes import labels_left_out, left_out_of
 from judge.report.table import COUNT, NUMBER, SHARE, SIGNED, TEXT, Table, digits_of, grouped, table_of, write, write_p
 from judge.report.tables import write_interval
 from judge.statistics.breakdown import judged_rows
-from judge.statistics.consistency import Consistency, Correlation, measure_consistency, percent_reduction
+from judge.statistics.consistency import Consistency, measure_consistency, percent_reduction
 from judge.statistics.summary import DEFAULT, ROW, name_row
 from judge.types import Interval
 
 # About how many rows a table of tasks or words has, and at most how many for a row of the main table; long and short.
 _ROWS = {True: (96, 12), False: (24, 3)}
-_SMALL = 0.002
 Row = tuple[Any, ...]
 _INTERVAL_NOTE = (
     "Intervals are for other captioners; of fewer than four there is none. That values and scores are estimates "
@@ -32,9 +31,15 @@ def consistency_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     yield pair_table(found)
     if verbose:
         yield variation_table(found)
-    rows = [(name_row(row.metric, row.judge), row.alignment) for row in found.alignments]
+    rows = (
+        (name_row(row.metric, row.judge), of.pairs, of.pearson, of.interval, of.spearman, of.spearman_interval)
+        for row in found.alignments
+        for of in [row.alignment]
+    )
+    numbers = [("captioners", COUNT), ("human alignment", SIGNED), ("interval", SIGNED), ("Spearman", SIGNED)]
     note = "Human alignment: Pearson's correlation of amplifications with human scores, over captioners."
-    yield correlation_table(rows, "Agreement with human scores", note, pearson="human alignment")
+    notes = note, _INTERVAL_NOTE
+    yield table_of(["metric (judge)"], [*numbers, ("interval", SIGNED)], rows, "Agreement with human scores", notes)
 
 
 def pair_table(consistency: Consistency) -> Table[Row]:
@@ -72,13 +77,6 @@ def variation_table(consistency: Consistency) -> Table[Row]:
         rows.append(tuple(row))
     note = "CV: sd over judges of a captioner's amplification, over |mean|; of a mean near 0 it says little."
     return table_of(["captioner"], numbers, rows, "Variation over judges", [note])
-
-
-def correlation_table(rows: Sequence[tuple[str, Correlation]], title: str, note: str, *, pearson: str) -> Table[Row]:
-    """A row per metric and judge: its correlations with human scores over captioners; ``pearson``: a heading."""
-    cells = ((name, of.pairs, of.pearson, of.interval, of.spearman, of.spearman_interval) for name, of in rows)
-    numbers = [("captioners", COUNT), (pearson, SIGNED), ("interval", SIGNED), ("Spearman", SIGNED)]
-    return table_of(["metric (judge)"], [*numbers, ("interval", SIGNED)], cells, title, (note, _INTERVAL_NOTE))
 
 
 def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
@@ -130,7 +128,7 @@ def _metric(row: Mapping[str, Any]) -> str:
 
 def _digits(row: Mapping[str, Any], interval: Interval | None) -> int:
     """Enough digits to distinguish small contributions from 0."""
-    return 5 if abs(row["contribution"]) < _SMALL else digits_of(interval)
+    return 5 if abs(row["contribution"]) < 0.002 else digits_of(interval)
 
 
 def run_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:

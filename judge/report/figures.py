@@ -13,7 +13,7 @@ from judge.measure import Result
 from judge.metrics import Metric
 from judge.report import plots
 from judge.report.plots import Drawing
-from judge.report.table import grouped
+from judge.report.table import grouped, span
 from judge.report.tables import lines_of, void_last
 from judge.statistics.comparisons import HIGHER, LOWER, NO_VERDICT
 from judge.statistics.summary import Summary, name_row
@@ -108,7 +108,7 @@ def sides(result: Result) -> Iterator[Drawing]:
             f"sides-{metric.name}",
             f"{metric.title}: human and generated captions",
             "; ".join(f"{row.captioner}, {row.title}: {row.human:.3f} and {row.generated:.3f}" for row in rows) + ".",
-            f"{_count([row.images for row in rows])}. No interval here: that of the difference is above.{dotted}",
+            f"{_images(rows)}. No interval here: that of the difference is above.{dotted}",
             figure,
         )
 
@@ -138,7 +138,9 @@ def qualities(result: Result) -> Iterator[Drawing]:
             for axes, (name, values) in zip(panels, across.items(), strict=True):
                 axes.axhline(metric.neutral, color=plots.GREY, linewidth=0.8)
                 for number, (row, at) in enumerate(zip(rows, values, strict=True)):
-                    plots.mark(axes, number, row, at)
+                    look = plots.look(number)
+                    plots.draw_interval(axes, row.interval, at, vertical=True, color=look["color"], linewidth=1.2)
+                    axes.plot([at], [_value(row)], linestyle="", markersize=7, label=row.captioner, **look)
                 _trend(axes, values, list(map(_value, rows)))
                 axes.set_xlabel(name)
                 axes.margins(x=0.1)
@@ -195,16 +197,16 @@ def _in_words(rows: Sequence[Summary]) -> str:
     return "; ".join(map("".join, zip(values, bounds, strict=True))) + "."
 
 
-def _count(images: Sequence[int]) -> str:
-    return f"n = {' to '.join(f'{number:,}' for number in sorted({min(images), max(images)}))} images"
-
-
 def _note(rows: Sequence[Summary]) -> str:
     """The note on rows of a figure: number of images, and what the bars are."""
     bases = [basis for basis in dict.fromkeys(row.basis for row in rows if row.interval) if basis]
     level = max((row.interval.level for row in rows if row.interval), default=0.95)
     bars = f". Bars: {100 * level:g}% interval {'; '.join(BASES[basis] for basis in bases)}"
-    return f"{_count([row.images for row in rows])}{bars if bases else '; no interval'}."
+    return f"{_images(rows)}{bars if bases else '; no interval'}."
+
+
+def _images(rows: Sequence[Summary]) -> str:
+    return f"n = {span(row.images for row in rows)} images"
 
 
 def _labels(rows: Sequence[Summary]) -> list[str]:

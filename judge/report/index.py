@@ -73,11 +73,13 @@ def is_index(path: Path) -> bool:
 
 def _folders(folder: Path) -> dict[Path, str]:
     """The folders in a folder, but for hidden ones, and why each is no finished run; "" for one that is."""
-    found = {}
-    for path in sorted(path for path in folder.glob("*/") if not path.name.startswith(".")):
-        found[path] = "unfinished" if path.name.endswith(".partial") else ""
-        found[path] = found[path] or ("" if (path / METRICS).exists() else "no run")
-    return found
+
+    def why(path: Path) -> str:
+        if path.name.endswith(".partial"):
+            return "unfinished"
+        return "" if (path / METRICS).exists() else "no run"
+
+    return {path: why(path) for path in sorted(folder.glob("*/")) if not path.name.startswith(".")}
 
 
 def _finished(run: Path) -> datetime:
@@ -103,9 +105,9 @@ def index_page(folder: Path, runs: Sequence[Path]) -> str:
 
 
 def _read(run: Path) -> Iterator[Entry]:
-    where, finished = run / METRICS, f"{_finished(run):%Y-%m-%d %H:%M}"
+    finished = f"{_finished(run):%Y-%m-%d %H:%M}"
     try:
-        document = json.loads(read_text(where))
+        document = json.loads(read_text(run / METRICS))
         for row in document["results"]:
             yield _entry(run.name, finished, row, document["run"])
     except (JudgeError, *FAULTS) as error:
@@ -130,8 +132,7 @@ def _entry(run: str, finished: str, row: Mapping[str, Any], about: Mapping[str, 
 def _table(entries: Sequence[Entry]) -> Table[Any]:
     rows = []
     for of in entries:
-        value = write(of.value, SIGNED, digits_of(of.interval))
-        interval = write(of.interval, SIGNED, digits_of(of.interval))
+        value, interval = (write(part, SIGNED, digits_of(of.interval)) for part in (of.value, of.interval))
         rows.append((of.run, of.finished, of.captioner, of.title, of.about, of.verdict, value, interval))
     numbers = [("amplification", TEXT), ("interval", TEXT)]
     note = "Compare values of two runs only if their settings, images and labels are equal; judge compare checks this."
@@ -157,12 +158,12 @@ def _drawing(title: str, known: Sequence[Entry], runs: Sequence[str]) -> Drawing
     axes.axhline(known[0].neutral, color=plots.INK, linewidth=0.8)
     for number, name in enumerate(captioners):
         own = {runs.index(of.run) + 0.06 * number: of for of in known if of.captioner == name}
-        colour, shape = plots.SEVERAL[number % len(plots.SEVERAL)], plots.MARKS[number % len(plots.MARKS)]
+        look = plots.look(number)
         for void, style in ((False, {"linestyle": "-"}), (True, {"linestyle": "", "markerfacecolor": "none"})):
             points = {place: of.value for place, of in own.items() if of.void == void}
-            axes.plot([*points], [*points.values()], marker=shape, color=colour, label=name, **style)  # type: ignore[arg-type]
+            axes.plot([*points], [*points.values()], label=name, **look, **style)  # type: ignore[arg-type]
         for place, of in own.items():
-            plots.draw_interval(axes, of.interval, place, vertical=True, color=colour, linewidth=1.2)
+            plots.draw_interval(axes, of.interval, place, vertical=True, color=look["color"], linewidth=1.2)
     axes.set_xticks(range(len(runs)), list(map(plots.shorten, runs)), rotation=30, ha="right")
     axes.set_ylabel("amplification")
     if len(captioners) > 1:

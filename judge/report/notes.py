@@ -9,7 +9,7 @@ from judge.judges import PATCHES
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.quality import Quality
-from judge.report.table import grouped, how_many
+from judge.report.table import grouped, how_many, span
 from judge.statistics.comparisons import Difference
 from judge.statistics.inference import POWER, SIGNIFICANT
 from judge.statistics.summary import Summary, name_row
@@ -97,10 +97,8 @@ def _scope(result: Result) -> str:
 def _classes(run: Mapping[str, Any]) -> str:
     """Images of each class (where captioners differ the fewest and the most), and labels without one."""
     entries = [entry["images"] for entry in run["captioners"].values()]
-    shown = []
-    for name in dict.fromkeys(name for of in entries for name in of):
-        fewest, *more = sorted({of.get(name, 0) for of in entries})
-        shown.append(f"{fewest:,}{f' to {more[-1]:,}' if more else ''} {name}")
+    names = dict.fromkeys(name for of in entries for name in of)
+    shown = [f"{span(of.get(name, 0) for of in entries)} {name}" for name in names]
     without = [f"{what} {number:,}" for what, number in labels_left_out(run["labels"]).items()]
     stated = without and not run["labels"]["source"].startswith("derived: ")
     return f"Images: {some(shown, 12)}." + (f" Labels without a class: {', '.join(without)}." if stated else "")

@@ -28,7 +28,7 @@ from judge.metrics import find_metric
 from judge.report.notes import summary_lines
 from judge.report.plots import save, style
 from judge.report.sections import SECTIONS, Section
-from judge.report.table import how_many
+from judge.report.table import how_many, span
 from judge.report.verdicts import difference_verdicts, verdict_notes, verdicts
 from judge.statistics.summary import name_row
 from judge.text.alignment import UNKNOWN, is_special
@@ -78,13 +78,9 @@ def make_page(
 ) -> str:
     """The page, as HTML.
 
-    Args:
-        result: the numbers.
-        settings: name of a run (or "") and its run.yaml.
-        pictures: image id -> JPEG; people are hidden in them.
-        examples: whether images and captions are shown.
-        names: whether ids of images are shown, which may be names of files.
-        figures: folder for the same figures as SVG and PNG files; it must exist. None for none.
+    ``settings``: name of a run (or "") and its run.yaml. ``pictures``: image id -> JPEG, people hidden. ``names``:
+    whether ids of images are shown, which may be names of files. ``figures``: folder, which must exist, for the same
+    figures as SVG and PNG files.
     """
     shown = example_cards(result, pictures, names=names) if examples else None
     versions = result.run.get("versions") or {"caption-judge": result.run["version"]}
@@ -117,16 +113,10 @@ def make_plain_page(
     settings: str = "",
     figures: Path | None = None,
 ) -> str:
-    """A page without examples, as HTML.
+    """A page of sections of no result, without examples, as HTML.
 
-    Args:
-        sections: of no result.
-        title: the heading.
-        lead: a sentence below it.
-        links: name and relative address of other pages.
-        command: that repeats the work with ``settings``; "" for neither.
-        settings: as YAML.
-        figures: as of :func:`make_page`.
+    ``links``: name and relative address of other pages. ``command`` repeats the work with ``settings``, which is YAML;
+    both are "" for neither. ``figures``: as of :func:`make_page`.
     """
     about: dict[str, Any] = {"title": title, "lead": lead, "links": list(links)}
     about |= {"command": command, "settings": settings, "sections": list(_sections(None, figures, sections))}
@@ -151,8 +141,7 @@ def _render(template: str, css: str = "", **values: Any) -> str:
 
 def _lead(result: Result) -> str:
     run = result.run
-    counts = sorted({sum(entry["images"].values()) for entry in run["captioners"].values()})
-    images = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    images = span(sum(entry["images"].values()) for entry in run["captioners"].values())
     metrics = len({row.metric for row in result.summaries})
     line = f"{how_many(len(run['captioners']), 'captioner')}, {how_many(metrics, 'metric')}, {images} images. "
     line += f"Attribute: {run['attribute']}, as perceived."
@@ -289,8 +278,8 @@ def _draw_places(added: FloatArray) -> tuple[bytes, bytes]:
 
 def _strong(texts: Iterable[str]) -> float:
     """The contribution of a word that has the strongest shade: few words of a metric exceed it."""
-    sizes = sorted(abs(float(value)) for text in texts for value in text.split())
-    return sizes[int(0.98 * (len(sizes) - 1))] if sizes else 0.0
+    sizes = [abs(float(value)) for text in texts for value in text.split()]
+    return float(np.quantile(sizes, 0.98, method="lower")) if sizes else 0.0
 
 
 def _first_cards(cards: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

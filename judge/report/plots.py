@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from judge.errors import printable
-from judge.statistics.summary import Summary
 from judge.types import Interval
 from judge.utils.files import write_whole, writing
 
@@ -123,12 +122,9 @@ def tick(axes: Axes, chance: float | None, place: int) -> None:
         axes.plot([chance] * 2, [place - 0.35, place + 0.35], color=INK, linewidth=1, linestyle=":")
 
 
-def mark(axes: Axes, number: int, row: Summary, x: float) -> None:
-    """The point of the captioner of this number at its amplification, with its interval."""
-    colour = SEVERAL[number % len(SEVERAL)]
-    draw_interval(axes, row.interval, x, vertical=True, color=colour, linewidth=1.2)
-    style: Any = {"color": colour, "markersize": 7, "label": row.captioner}
-    axes.plot([x], [row.amplification], MARKS[number % len(MARKS)], **style)  # type: ignore[arg-type]
+def look(number: int) -> dict[str, Any]:
+    """Colour and marker of the captioner of this number."""
+    return {"color": SEVERAL[number % len(SEVERAL)], "marker": MARKS[number % len(MARKS)]}
 
 
 def set_limits(axes: Axes, values: Sequence[float | None], *, vertical: bool = False) -> None:

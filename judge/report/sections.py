@@ -14,7 +14,7 @@ from judge.report.detail_tables import breakdown_tables, consistency_tables, run
 from judge.report.notes import class_notes, footnotes, method_notes, summary_lines
 from judge.report.plots import Drawing
 from judge.report.render import escape, latex, markdown, open_console, print_table, print_text
-from judge.report.table import Table, how_many
+from judge.report.table import Table, how_many, span
 from judge.report.tables import DIFFERENCES, difference_table, paper_table, quality_table, result_table
 from judge.report.verdicts import changes, person_verdicts
 from judge.report.warnings import void_notes, warnings
@@ -190,8 +190,7 @@ def latex_tables(tables: Iterable[Table[Any]], caption: str) -> str:
 
 def images_of(result: Result) -> str:
     """How many images were scored: "3,597 images", "158 to 160 images"."""
-    counts = sorted({row.images for row in result.summaries})
-    return f"{counts[0]:,} to {counts[-1]:,} images" if len(counts) > 1 else f"{counts[0]:,} images"
+    return f"{span(row.images for row in result.summaries)} images"
 
 
 def plain(line: str) -> str:

@@ -158,6 +158,12 @@ def how_many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def span(counts: Iterable[int]) -> str:
+    """The smallest and the largest of counts, once where they are the same: "3,597", "158 to 160"."""
+    known = set(counts)
+    return " to ".join(f"{count:,}" for count in sorted({min(known), max(known)}))
+
+
 def write_p(value: float) -> str:
     """A p-value: three digits after the point. It is never rounded up to the limit that it is below."""
     if value < 0.001:
