@@ -153,10 +153,10 @@ class Quality:
         """A row per score and group, and per gap: captioner, score, group, images, value, low, high, p_value."""
         import pandas as pd
 
-        rows = [
-            (self.captioner, row.score, row.group, row.images, row.value, *_bounds(row.interval), row.p_value)
-            for row in (*self.groups, *self.gaps)
-        ]
+        rows = []
+        for row in (*self.groups, *self.gaps):
+            low, high = (row.interval.low, row.interval.high) if row.interval else (math.nan, math.nan)
+            rows.append((self.captioner, row.score, row.group, row.images, row.value, low, high, row.p_value))
         return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -316,7 +316,7 @@ def _gaps(part: Part, groups: Mapping[str, IntArray], draws: _Draws) -> Iterator
         order = sorted(values, key=lambda group: -float(values[group][number]))
         high, low = classes[order[0]], classes[order[-1]]
         gap = _gap(part, high, low, number)
-        value = float(gap.pool(gap.table.sum(axis=0))[0])
+        value = float(values[order[0]][number] - values[order[-1]][number])
         (interval,) = draws.intervals(gap, np.concatenate([high, low]), GAP)
         yield QualityScore(name, f"{GAP}: {order[0]} - {order[-1]}", len(gap.table), value, interval, p_value)
 
@@ -330,7 +330,3 @@ def _gap(part: Part, high: IntArray, low: IntArray, score: int) -> Part:
         return np.asarray(part.pool(sums[:width])[score] - part.pool(sums[width:])[score])[None]
 
     return Part(part.names[:1], table, pool)
-
-
-def _bounds(interval: Interval | None) -> tuple[float, float]:
-    return (interval.low, interval.high) if interval else (math.nan, math.nan)

@@ -57,8 +57,7 @@ def _exchange_units(
     part: Part, groups: Sequence[IntArray], units: IntArray, generator: np.random.Generator, resamples: int
 ) -> list[float | None]:
     """The same for units."""
-    rows = np.concatenate(groups)
-    table, group = part.table[rows], np.repeat(range(len(groups)), [len(of) for of in groups])
+    rows, group = np.concatenate(groups), np.repeat(range(len(groups)), [len(of) for of in groups])
     first, unit = np.unique(units[rows], return_index=True, return_inverse=True)[1:]
     mixed, places = (group[first][unit] != group).any(), np.argsort(unit, kind="stable")
 
@@ -70,8 +69,7 @@ def _exchange_units(
         return moved
 
     def measure(group: IntArray) -> FloatArray:
-        values = [part.pool(table[group == k].sum(axis=0)) for k in range(len(groups))]
-        return np.asarray(np.ptp(values, axis=0))
+        return np.asarray(np.ptp([values_of(part, rows[group == k]) for k in range(len(groups))], axis=0))
 
     observed, draws = measure(group), [measure(move()) for _ in range(resamples)]
     # Sums in another order differ by less.

@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,13 @@ from judge.utils.files import LOG, resolved
 from judge.utils.reading import CELL, parse_yaml, read_text, refuse_large, regular
 
 MEND, AGAIN = "give a folder of a finished judge evaluate, made by this version and plugins", "run judge evaluate again"
-# More resamples would take a day; how a JPEG begins; bytes of an image of the examples, of which a small one has a
-# tenth.
+# More resamples would take a day; how a JPEG begins; ten times the bytes of an image of the examples.
 MOST_RESAMPLES, _JPEG, _LARGEST = 1_000_000, b"\xff\xd8\xff", 1 << 20
 
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A run's folder, read; of several runs ``folder`` and ``settings`` (``run.yaml``) are the first one's.
+    """A run's folder, read; of several runs ``settings`` (``run.yaml``) are the first one's.
 
     Attributes:
         name: of the folder, with as many of those above it as distinguish it from the others.
@@ -47,19 +46,10 @@ class SavedRun:
     """
 
     name: str
-    folder: Path
     result: Result
     settings: Mapping[str, Any]
-    texts: tuple[tuple[str, str], ...] = ()
-    pictures: Mapping[str, bytes] = field(default_factory=dict)
-
-
-def name_runs(folders: Sequence[Path]) -> list[str]:
-    """The shortest ends of the paths that are all different."""
-    paths = [resolved(folder).parts for folder in folders]
-    lengths = range(1, max(map(len, paths)) + 1)
-    tried = ([str(Path(*parts[-length:])) for parts in paths] for length in lengths)
-    return next((names for names in tried if len(set(names)) == len(names)), [str(folder) for folder in folders])
+    texts: tuple[tuple[str, str], ...]
+    pictures: Mapping[str, bytes]
 
 
 def read_run(folder: Path, name: str = "") -> SavedRun:
@@ -80,14 +70,13 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         text = read_text(folder / SETTINGS)
         settings = parse_yaml(text, where=str(folder / SETTINGS), mend=AGAIN)
         result = _compute(folder, document, settings)
-        pictures = _read_pictures(folder)
         # Values that cannot be shown are errors here, not on the page.
         footnotes(result)
         for shown in tables_of(result):
             shown.shown()
         example_cards(result, {}, names=True)  # Nothing is drawn.
-        name = name or name_runs([folder])[0]
-        return SavedRun(name, folder, result, settings, ((name, text),), pictures)
+        name = name or resolved(folder).name
+        return SavedRun(name, result, settings, ((name, text),), _read_pictures(folder))
 
 
 def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, Any]) -> Result:
@@ -107,8 +96,8 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
     if settings.get("breakdown"):
         captions = _read_parquet(folder, "breakdown/captions")
         breakdown = break_down(scores, counts, captions, run["metrics"], settings_of(run))
-        if (folder / "breakdown/words.csv").exists():
-            breakdown = replace(breakdown, words=_read_csv(folder / "breakdown/words.csv"))
+        if (words := folder / "breakdown/words.csv").exists():
+            breakdown = replace(breakdown, words=_read_words(words))
     return Result(
         tuple(summaries),
         scores,
@@ -172,15 +161,12 @@ def _read_parquet(folder: Path, name: str) -> pd.DataFrame:
         raise JudgeError(f"{path.name} is damaged") from error
 
 
-# Text may look like a number, or be "null".
-_TEXTS = ("captioner", "metric", "judge", "task", "basis", "score", "group", "term", "leans_to", "examples")
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    """A table as it was written; numbers that are absent are NaN."""
-    dtypes = dict.fromkeys(_TEXTS, str)
-    table = pd.read_csv(io.StringIO(read_text(path)), dtype=dtypes, keep_default_na=False, na_values=[""])
-    return read_guarded(table.fillna({name: "" for name in _TEXTS if name in table}))
+def _read_words(path: Path) -> pd.DataFrame:
+    """Words of a breakdown, as they were written."""
+    # Text may look like a number, or be "null".
+    texts = dict.fromkeys(("captioner", "metric", "judge", "term", "leans_to", "examples"), str)
+    table = pd.read_csv(io.StringIO(read_text(path)), dtype=texts, keep_default_na=False, na_values=[""])
+    return read_guarded(table.fillna(dict.fromkeys(texts, "")))
 
 
 @contextmanager

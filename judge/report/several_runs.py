@@ -14,7 +14,7 @@ from judge.errors import JudgeError, shortened
 from judge.measure import Result
 from judge.measure.comparing import unlike
 from judge.metrics import find_metric
-from judge.report.saved_run import SavedRun, name_runs, read_run
+from judge.report.saved_run import SavedRun, read_run
 from judge.report.table import grouped
 from judge.statistics.breakdown import Breakdown
 from judge.types import Doubt
@@ -32,7 +32,15 @@ def read_runs(folders: Sequence[Path]) -> list[SavedRun]:
     for first, second in combinations(folders, 2):
         if resolved(first) == resolved(second):
             raise JudgeError("the same run twice", where=str(second), mend="give two folders")
-    return [read_run(folder, name) for folder, name in zip(folders, name_runs(folders), strict=True)]
+    return [read_run(folder, name) for folder, name in zip(folders, _name_runs(folders), strict=True)]
+
+
+def _name_runs(folders: Sequence[Path]) -> list[str]:
+    """The shortest ends of the paths that are all different."""
+    paths = [resolved(folder).parts for folder in folders]
+    lengths = range(1, max(map(len, paths)) + 1)
+    tried = ([str(Path(*parts[-length:])) for parts in paths] for length in lengths)
+    return next((names for names in tried if len(set(names)) == len(names)), [str(folder) for folder in folders])
 
 
 def join_runs(runs: Sequence[SavedRun]) -> SavedRun:

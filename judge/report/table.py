@@ -44,13 +44,8 @@ class Column(Generic[R]):
 class Table(Generic[R]):
     """A table as data.
 
-    Attributes:
-        columns: from left to right.
-        rows: whatever the columns read their values from.
-        title: above it; "" for none.
-        notes: lines below it.
-        digits: row -> digits after the point of the values that an interval goes with.
-        quiet: row -> whether it is printed in grey.
+    ``rows``: whatever the columns read their values from. ``notes``: lines below it. ``digits``: row -> digits after
+    the point of the values that an interval goes with. ``quiet``: row -> whether it is printed in grey.
     """
 
     columns: tuple[Column[R], ...]
@@ -74,10 +69,9 @@ class Table(Generic[R]):
         known = {place: merit for place, merit in enumerate(found) if merit is not None}
         if len(known) < 2:
             return set()
-        most = max(known.values())
-        top = [place for place, merit in known.items() if merit == most]
-        printed = {self._cell(column, self.rows[place]) for place in top}
-        return {*top, *(place for place in known if self._cell(column, self.rows[place]) in printed)}
+        cells = {place: self._cell(column, self.rows[place]) for place in known}
+        best = {cells[place] for place, merit in known.items() if merit == max(known.values())}
+        return {place for place, cell in cells.items() if cell in best}
 
     def _cell(self, column: Column[R], row: R) -> str:
         value, how = column.value(row), column.format
@@ -98,15 +92,7 @@ def table_of(
     title: str = "",
     notes: Sequence[str] = (),
 ) -> Table[tuple[Any, ...]]:
-    """A table whose rows are tuples.
-
-    Args:
-        texts: headings of the first columns, which hold text.
-        numbers: heading and format of each further column.
-        rows: the cells.
-        title: as of :class:`Table`.
-        notes: as of :class:`Table`.
-    """
+    """A table whose rows are tuples: texts under the headings ``texts``, then ``numbers`` (heading, format)."""
     columns: list[Column[tuple[Any, ...]]] = [names(text, itemgetter(place)) for place, text in enumerate(texts)]
     columns += [Column(heading, itemgetter(len(texts) + k), how) for k, (heading, how) in enumerate(numbers)]
     return Table(tuple(columns), tuple(rows), title, tuple(notes))

@@ -18,6 +18,8 @@ from judge.types import Interval
 DIFFERENCES = "Differences between captioners"
 # Papers print BLEU-4; the shorter ones are in quality.csv.
 _HIDDEN = {"BLEU-1", "BLEU-2", "BLEU-3"}
+_MARKS = {**dict.fromkeys(HIGHER | LOWER, "*"), NO_VERDICT: "()", PRIOR_ONLY: "\u2020"}
+"""Verdict -> its mark in the layout of papers."""
 
 
 class Line(NamedTuple):
@@ -72,7 +74,8 @@ def result_table(
     rests_on: Column[Line] = names("metric (judge)", lambda row: row.summary.title)
     published: Column[Line] = Column("as published", lambda row: row.summary.published, SIGNED, optional=True)
     known: list[Column[Line]] = [
-        Column(heading, partial(_known, cells), optional=True) for heading, cells in (extra or {}).items()
+        Column(heading, lambda row, of=cells: of.get(" ".join(row.summary.key[:2])), optional=True)
+        for heading, cells in (extra or {}).items()
     ]
     verdict: Column[Line] = Column("verdict", lambda row: row.verdict, align="left", optional=True)
     if not (verbose or sides):
@@ -108,17 +111,16 @@ def paper_table(result: Result) -> Table[str]:
     columns: list[Column[str]] = [names("captioner", str)]
     for title in dict.fromkeys(title for _, title in lines):
         found = {name: line for (name, of), line in lines.items() if of == title}
-        columns.append(Column(title, found.get, _in_paper, merit=_fairness))
+        columns.append(Column(title, found.get, _in_paper, merit=_nearness))
     for score in _scores_of(result.quality):
         values = {name: of.value(score) for name, of in result.quality.items()}
         columns.append(Column(score, values.get, NUMBER, merit=partial(_merit, score)))
     table = Table(tuple(columns), tuple(result.run["captioners"]), "Amplification")
+    marks = set(map(_mark, lines.values()))
     notes = {
-        "*: shown to differ from no amplification (p < 0.05).": any(_is_shown(line) for line in lines.values()),
-        "In parentheses: a check of the run voids the value.": any(line.void for line in lines.values()),
-        "\u2020: the value may come from how often classes or tasks are named (prior only).": any(
-            map(_by_priors, lines.values())
-        ),
+        "*: shown to differ from no amplification (p < 0.05).": "*" in marks,
+        "In parentheses: a check of the run voids the value.": "()" in marks,
+        "\u2020: the value may come from how often classes or tasks are named (prior only).": "\u2020" in marks,
         "Bold: nearest to no amplification, or best in quality; see the tests of differences.": any(
             map(table.best, columns)
         ),
@@ -126,23 +128,18 @@ def paper_table(result: Result) -> Table[str]:
     return replace(table, notes=(" ".join(note for note, holds in notes.items() if holds),))
 
 
-def _is_shown(line: Line) -> bool:
-    return line.conclusion.verdict in HIGHER | LOWER
+def _mark(line: Line) -> str:
+    return _MARKS.get(line.conclusion.verdict or "", "")
 
 
 def _in_paper(line: Line) -> str:
-    """The amplification of a row, with the mark of its verdict."""
     value = write(line.summary.amplification, SIGNED, digits_of(line.summary.interval))
-    return f"({value})" if line.void else value + "*" * _is_shown(line) + "\u2020" * _by_priors(line)
+    return f"({value})" if line.void else value + _mark(line)
 
 
-def _by_priors(line: Line) -> bool:
-    return line.conclusion.verdict == PRIOR_ONLY
-
-
-def _fairness(line: Line | None) -> float | None:
+def _nearness(line: Line | None) -> float | None:
     """Minus the distance of a row from no amplification; None for one without a value or a verdict of its own."""
-    counts = line is not None and not line.void and not _by_priors(line) and math.isfinite(line.summary.distance)
+    counts = line and _mark(line) in {"", "*"} and math.isfinite(line.summary.distance)
     return -line.summary.distance if line and counts else None
 
 
@@ -176,10 +173,6 @@ def _value_with_interval(row: Line) -> str:
     """The amplification, and its interval unless the row is void."""
     value = write(row.summary.amplification, SIGNED, digits_of(row.summary.interval))
     return f"{value} {row.interval}" if row.interval else value
-
-
-def _known(cells: Mapping[str, str], row: Line) -> str | None:
-    return cells.get(" ".join(row.summary.key[:2]))
 
 
 def write_interval(interval: Interval | None, basis: str | None, digits: int | None = None) -> str | None:
