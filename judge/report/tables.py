@@ -74,8 +74,7 @@ def result_table(
     rests_on: Column[Line] = names("metric (judge)", lambda row: row.summary.title)
     published: Column[Line] = Column("as published", lambda row: row.summary.published, SIGNED, optional=True)
     known: list[Column[Line]] = [
-        Column(heading, lambda row, of=cells: of.get(" ".join(row.summary.key[:2])), optional=True)
-        for heading, cells in (extra or {}).items()
+        Column(heading, partial(_known, cells), optional=True) for heading, cells in (extra or {}).items()
     ]
     verdict: Column[Line] = Column("verdict", lambda row: row.verdict, align="left", optional=True)
     if not (verbose or sides):
@@ -175,6 +174,10 @@ def _value_with_interval(row: Line) -> str:
     return f"{value} {row.interval}" if row.interval else value
 
 
+def _known(cells: Mapping[str, str], row: Line) -> str | None:
+    return cells.get(" ".join(row.summary.key[:2]))
+
+
 def write_interval(interval: Interval | None, basis: str | None, digits: int | None = None) -> str | None:
     """An interval, with a star where it leaves out training noise (see :mod:`judge.report.warnings`)."""
     if interval is None:
@@ -205,12 +208,10 @@ def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Tab
     numbers += [("vocabulary", COUNT), ("length", ".1f")] if verbose else []
     rows: list[tuple[Any, ...]] = []
     for name, quality in found.items():
-        for group in dict.fromkeys(row.group for row in quality.groups):
-            mine = {row.score: row for row in quality.groups if row.group == group}
+        for group, images in {row.group: row.images for row in quality.groups}.items():
             whole = (quality.vocabulary, quality.mean_length) if group == "all" else ({}, {})
-            words = [of.get("generated") for of in whole]
-            values = [write(mine[score].value, NUMBER) if score in mine else None for score in scores]
-            rows.append((name, group, next(iter(mine.values())).images, *values, *words))
+            values = [write(quality.value(score, group), NUMBER) for score in scores]
+            rows.append((name, group, images, *values, *(of.get("generated") for of in whole)))
         gaps = {gap.score: gap for gap in quality.gaps}
         rows += [(name, label, None, *cells, None, None) for label, *cells in _gap_rows(gaps, scores)]
     return table_of(["captioner", "images of"], numbers, rows, "Caption quality")
