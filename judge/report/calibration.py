@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from judge.calibration.response import Calibration, Response, TrialShare, directions
+from judge.calibration.response import Calibration, Response, directions
 from judge.report.plots import HUMAN, NOTE, new_figure, save
 from judge.report.table import ABSENT, TEXT, Table, as_json, json_text, table_of
 from judge.statistics.inference import SIGNIFICANT
@@ -31,8 +31,8 @@ def title(row: Calibration) -> str:
 
 def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[tuple[Any, ...]]]:
     """Nulls and doses of the metric's own direction; then effects of other changes. A row per metric and judge."""
-    numbers: list[tuple[str, str | Callable[[Any], str]]] = [("p < 0.05", _write_share), ("coverage", TEXT)]
-    numbers += [("SE/sd", ".2f"), ("rank corr.", "+.2f"), ("right sign", ".0%"), ("80% found", "g"), ("seconds", ".1f")]
+    numbers = [("p < 0.05", ".0%"), ("coverage", TEXT), ("SE/sd", ".2f"), ("rank corr.", "+.2f")]
+    numbers += [("right sign", ".0%"), ("80% found", "g"), ("seconds", ".1f")]
     notes = [
         "Where nothing is amplified: p < 0.05, coverage of 95% intervals, standard error over standard deviation.",
         "Rank corr.: of dose and value within draws. 80% found: least dose with p < 0.05 in 80% of draws.",
@@ -41,9 +41,10 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[tuple[Any
     rows: list[tuple[Any, ...]] = []
     for row in found:
         nulls, of = row.nulls, row.response
-        coverage = nulls.held and _write_share(nulls.held) + "*" * row.starred
+        rejected = nulls.rejected and nulls.rejected.share
+        coverage = nulls.held and f"{nulls.held.share:.0%}{'*' * row.starred}"
         answers = (of.spearman, of.right_sign, of.found_from) if of else (None, None, None)
-        rows.append((title(row), nulls.rejected, coverage, nulls.claimed, *answers, row.seconds))
+        rows.append((title(row), rejected, coverage, nulls.claimed, *answers, row.seconds))
     yield table_of(["metric (judge)"], numbers, rows, notes=notes)
     changes = _changes(found)
     rows = [(title(row), *map(row.responses.get, changes)) for row in found]
@@ -74,10 +75,6 @@ def _write_shift(of: Response) -> str:
         return ABSENT
     digits = 4 if abs(of.shift) < 0.01 else 3
     return f"{of.shift:+.{digits}f}" + ("*" if of.moves else "")
-
-
-def _write_share(share: TrialShare) -> str:
-    return f"{share.share:.0%}"
 
 
 def verdict(row: Calibration) -> str:
