@@ -13,7 +13,7 @@ from judge.report.notes import hidden_things, summary_lines
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun
 from judge.report.sections import images_of, plain
-from judge.report.table import as_json
+from judge.report.table import as_json, grouped
 from judge.report.tables import Line, lines_of, result_table
 from judge.report.warnings import warnings
 from judge.statistics.summary import Summary
@@ -43,7 +43,7 @@ def captioner_card(saved: SavedRun) -> str:
 
     result, run = saved.result, saved.result.run
     index: list[dict[str, Any]] = []
-    for name, found in _evaluations(saved):
+    for name, found in _evaluations(saved).items():
         index += eval_results_to_model_index(name, found)
     source = str(run["labels"]["source"])
     if not source.startswith("derived: "):  # Folders of one's own mean nothing to others.
@@ -68,19 +68,17 @@ def eval_results(saved: SavedRun) -> str:
     entries = [
         {"dataset": {"id": of.dataset_type, "task_id": of.metric_type}, "value": of.metric_value}
         | {"notes": f"{name}: {of.metric_name}, by Caption Judge {saved.result.run['version']}"}
-        for name, found in _evaluations(saved)
+        for name, found in _evaluations(saved).items()
         for of in found
     ]
     remark = "# dataset, id: write the name of the benchmark on the hub. Keep the entries of your captioner alone."
     return f"{remark}\n{yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=1000)}"
 
 
-def _evaluations(saved: SavedRun) -> Iterator[tuple[str, list[Any]]]:
-    """Captioners, and ``EvalResult`` of each row that has a value."""
-    lines = [line for line in lines_of(saved.result) if _value(line.summary) is not None]
-    for name in saved.result.run["captioners"]:
-        if found := [_evaluation(line, saved) for line in lines if line.summary.captioner == name]:
-            yield name, found
+def _evaluations(saved: SavedRun) -> dict[str, list[Any]]:
+    """Captioner -> ``EvalResult`` of each row that has a value."""
+    lines = (line for line in lines_of(saved.result) if _value(line.summary) is not None)
+    return grouped((line.summary.captioner, _evaluation(line, saved)) for line in lines)
 
 
 def _value(row: Summary) -> float | None:

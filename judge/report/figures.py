@@ -126,8 +126,7 @@ def qualities(result: Result) -> Iterator[Drawing]:
     The paper's figure has BLEU-4 in the place of CIDEr.
     """
     for metric, every in _by_metric(result).items() if result.quality else ():
-        for judge in dict.fromkeys(row.judge for row in every):
-            rows = [row for row in every if row.judge == judge]
+        for judge, rows in grouped((row.judge, row) for row in every).items():
             found = [result.quality[row.captioner] for row in rows]
             figure = plots.new_figure(plots.WIDTH, 3 + 0.2 * ((len(rows) + 1) // 2))
             panels = figure.subplots(1, 2, sharey=True)

@@ -18,7 +18,7 @@ from judge.report.directory import METRICS, REPORT
 from judge.report.page import make_plain_page
 from judge.report.plots import Drawing
 from judge.report.sections import Section
-from judge.report.table import SIGNED, TEXT, Table, digits_of, table_of, write
+from judge.report.table import SIGNED, TEXT, Table, digits_of, grouped, table_of, write
 from judge.statistics.comparisons import NO_VERDICT
 from judge.statistics.summary import name_row
 from judge.types import Interval
@@ -145,8 +145,7 @@ def _drawings(entries: Sequence[Entry]) -> Iterator[Drawing]:
 
     Void values are hollow, and no line joins them.
     """
-    for title, about in dict.fromkeys((of.title, of.about) for of in entries):
-        known = [of for of in entries if (of.title, of.about) == (title, about) and of.value is not None]
+    for (title, about), known in grouped(((of.title, of.about), of) for of in entries if of.value is not None).items():
         runs = list(dict.fromkeys(of.run for of in known))
         if len(runs) > 1:
             yield _drawing(f"{title}: {about}", known, runs)

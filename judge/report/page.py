@@ -28,7 +28,7 @@ from judge.metrics import find_metric
 from judge.report.notes import summary_lines
 from judge.report.plots import save, style
 from judge.report.sections import SECTIONS, Section
-from judge.report.table import how_many, span
+from judge.report.table import grouped, how_many, span
 from judge.report.verdicts import difference_verdicts, verdict_notes, verdicts
 from judge.statistics.summary import name_row
 from judge.text.alignment import UNKNOWN, is_special
@@ -288,26 +288,25 @@ def _first_cards(cards: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     Otherwise, by its first row, the image that adds most, that which takes most away, and one at random.
     """
     found = list[Mapping[str, Any]]()
-    for captioner in dict.fromkeys(card["captioner"] for card in cards):
-        own = [card for card in cards if card["captioner"] == captioner]
-        first = next((card["title"] for card in own if card["given"]), own[0]["title"])
-        own = [card for card in own if card["title"] == first]
+    for every in grouped((card["captioner"], card) for card in cards).values():
+        first = next((card["title"] for card in every if card["given"]), every[0]["title"])
+        own = [card for card in every if card["title"] == first]
         kinds = {card["chosen"]: card for card in reversed(own)}
         most = [card for card in own if card["chosen"] == "adds"][: len(CHOSEN)]
         found += most if own[0]["given"] else [kinds[kind] for kind in CHOSEN if kind in kinds]
     return found
 
 
-def _reading(captions: Sequence[Mapping[str, Any]], *, given: bool) -> str:
+def _reading(human: Sequence[Mapping[str, Any]], generated: Sequence[Mapping[str, Any]], *, given: bool) -> str:
     """A sentence on what the judge guessed from the captioner's words, and from which; "" where no judge answered."""
-    sides = {side: [of for of in captions if of["side"] == side and of["probability"] is not None] for side in _WHO}
-    if not sides["generated"]:
+    if not generated:
         return ""
-    found = sides["generated"][0]
+    found = generated[0]
     source = "what is known and the captioner's words" if given else "the captioner's words"
     line = f"From {source} the judge gives {found['answer']} a probability of {found['probability']:.2f}"
-    if people := [of["probability"] for of in sides["human"]]:
-        line += f", {'with' if given else 'from'} people's words {'instead ' * given}{fmean(people):.2f}"
+    if human:
+        mean = fmean(of["probability"] for of in human)
+        line += f", {'with' if given else 'from'} people's words {'instead ' * given}{mean:.2f}"
     valued = [word for word in found["read"] if word.value and not word.hidden]
     valued = sorted(valued, key=lambda word: -abs(word.value))[:_MOST_WORDS]
     signs = {"for": 1, "against": -1}
@@ -320,10 +319,11 @@ def _card(rows: Sequence[Mapping[Any, Any]], largest: float) -> dict[str, Any]:
     """The captions of an image; human ones first."""
     first = rows[0]
     value, given = float(first["contribution"]), bool(find_metric(first["metric"]).given)
-    sides = [[row["probability"] for row in rows if row["side"] == side] for side in _WHO]
-    known = [[probability for probability in side if not math.isnan(probability)] for side in sides]
-    # Two significant digits, without an exponent: 0.0045.
     captions = [_caption(row, largest) for row in rows]
+    answered = [of for of in captions if of["probability"] is not None]
+    human, generated = ([of for of in answered if of["side"] == side] for side in _WHO)
+    means = [fmean(of["probability"] for of in side) for side in (human, generated) if side]
+    # Two significant digits, without an exponent: 0.0045.
     amount = f"{abs(value):.{max(0, 1 - math.floor(math.log10(abs(value)))) if value else 1}f}"
     return {
         "captioner": str(first["captioner"]),
@@ -332,12 +332,12 @@ def _card(rows: Sequence[Mapping[Any, Any]], largest: float) -> dict[str, Any]:
         "chosen": first["chosen"],
         "given": given,
         "contribution": value,
-        "difference": fmean(known[1]) - fmean(known[0]) if all(known) else 0.0,
+        "difference": means[1] - means[0] if len(means) == 2 else 0.0,
         "class_": str(first["class"]),
         "tasks": [name for name in str(first["tasks"]).split("|") if name],
         "image_id": str(first["image_id"]),
         "captions": captions,
-        "reading": _reading(captions, given=given),
+        "reading": _reading(human, generated, given=given),
     }
 
 
