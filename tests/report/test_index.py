@@ -9,25 +9,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from helpers import done_well, refusal, with_captions
+from helpers import done_well, read_json, refusal
 
-from judge import Corpus, evaluate
 from judge.report.index import Entry, _drawings
-
-
-@pytest.fixture(scope="module")
-def small_run(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("index") / "run"
-    quick = {"judge": "linear", "folds": 5, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
-    evaluate(with_captions(corpus, 1), metrics="lic,error", **quick, out=out)
-    return out
+from judge.report.table import digits_of
+from judge.types import Interval
 
 
 @pytest.fixture
-def folder(small_run: Path, tmp_path: Path) -> Path:
+def folder(finished_run: Path, tmp_path: Path) -> Path:
     """Three copies of a run, of which the last was finished a day later, and what is none."""
     for name in ("epoch-10", "epoch-2", "2026 <b>"):
-        shutil.copytree(small_run, tmp_path / name)
+        shutil.copytree(finished_run, tmp_path / name)
     (tmp_path / "other").mkdir()
     log = tmp_path / "2026 <b>" / "log.jsonl"
     times = [json.loads(line)["time"] for line in log.read_text(encoding="utf-8").splitlines()]
@@ -49,8 +42,9 @@ def test_every_run_is_listed(folder: Path) -> None:
     days = [datetime.fromisoformat(day) for day in re.findall(r"<td>(\d{4}-\d\d-\d\d \d\d:\d\d)</td>", page)]
     assert days[-1] - days[0] == timedelta(days=1)
     assert "epoch-10/report.html" not in page
-    for row in json.loads((folder / "epoch-2" / "metrics.json").read_text(encoding="utf-8"))["results"]:
-        assert page.count(f"{row['amplification']:+.3f}") >= 3
+    for row in read_json(folder / "epoch-2" / "metrics.json")["results"]:
+        digits = digits_of(row["ci"] and Interval(*row["ci"]))
+        assert page.count(f"{row['amplification']:+.{digits}f}") >= 3
 
 
 def test_an_index_is_written_again_and_another_file_is_not(folder: Path) -> None:
