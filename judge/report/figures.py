@@ -121,10 +121,7 @@ def _chances(row: Summary, images: Mapping[str, int]) -> Sequence[float]:
 
 
 def qualities(result: Result) -> Iterator[Drawing]:
-    """Amplification against vocabulary and against CIDEr: of each metric and judge a figure. LIC's Figure 3.
-
-    The paper's figure has BLEU-4 in the place of CIDEr.
-    """
+    """Amplification against vocabulary and CIDEr, by metric and judge: LIC's Figure 3, which has BLEU-4 for CIDEr."""
     for metric, every in _by_metric(result).items() if result.quality else ():
         for judge, rows in grouped((row.judge, row) for row in every).items():
             found = [result.quality[row.captioner] for row in rows]

@@ -50,11 +50,7 @@ class _Condition(NamedTuple):
         because: str | None,
         shown: str,
     ) -> Check:
-        """Check a row.
-
-        ``values``: its value, excess over chance and p; ``because``: why a check of the run voids it, None where none
-        does; ``shown``: its values as text.
-        """
+        """Check a row; ``values``: value, excess over chance, p; ``because``: why it is void, None where it is not."""
         bounds = (interval.low, interval.high) if interval else (None, None)
         value, what = dict(zip(_NUMBERS, (*values, *bounds), strict=True))[self.number], _NUMBERS[self.number]
         if because is not None or value is None or math.isnan(value):
@@ -65,10 +61,7 @@ class _Condition(NamedTuple):
 
 
 def _read(text: str, metrics: Sequence[str]) -> _Condition:
-    """The condition "METRIC[.value|.excess|.p] > NUMBER" (or <) on what was measured by ``metrics``.
-
-    A metric stands for its variants in the run too.
-    """
+    """The condition "METRIC[.value|.excess|.p] > NUMBER" (or <); a metric stands for its variants in the run too."""
     where = f"--fail-if '{text}'"
     if not (form := _FORM.fullmatch(text.strip())):
         raise JudgeError("is no condition", where=where, mend="write it like 'lic > 0.05' or 'lic.p < 0.01'")
@@ -131,10 +124,7 @@ def read_change(text: str, metrics: Sequence[str]) -> Callable[[Sequence[Differe
 
 
 def outcomes(found: Mapping[str, Sequence[Check]], show: Callable[[str], str] = str) -> Iterator[str]:
-    """A line for each condition that passes, and for each row that fails one.
-
-    ``found``: conditions, as a user may show them, and their checks; ``show``: writes what follows a condition.
-    """
+    """A line for each condition that passes, and for each row that fails one; ``show`` writes the rows."""
     for condition, checks in found.items():
         failed = [show(f"{check.subject}: {check.failure}") for check in checks if check.failure]
         yield from (f"Gate: failed: {condition}: {why}" for why in failed)

@@ -61,10 +61,7 @@ class Table(Generic[R]):
         return [(column, of) for column, of in cells if not column.optional or {*of} - {ABSENT}]
 
     def best(self, column: Column[R]) -> set[int]:
-        """Numbers of the rows whose value in a column with a merit is the best, or is printed alike and counts too.
-
-        None where fewer than two count.
-        """
+        """Numbers of the rows that have the best value of a column, or print it; none where fewer than two count."""
         found = [column.merit(column.value(row)) if column.merit else None for row in self.rows]
         known = {place: merit for place, merit in enumerate(found) if merit is not None}
         if len(known) < 2:

@@ -191,10 +191,7 @@ def _moved(title: str, value: float, p_value: float | None) -> str:
 
 
 def difference_verdicts(result: Result) -> Iterator[str]:
-    """A sentence for each of a few pairs of captioners that differ, by the table of differences; or that none do.
-
-    With a baseline: what each captioner changes against it.
-    """
+    """A sentence for each of a few pairs of captioners that differ; with a baseline, what each changes against it."""
     if result.run.get("baseline"):
         yield from changes(result)
         return
