@@ -76,23 +76,24 @@ def stratified_folds(
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
     ids = sorted(classes)
-    names = [classes[image] for image in ids]
+    names, place = np.unique([classes[image] for image in ids], return_inverse=True)
     units = Units.make({image: classes[image] for image in ids}, scenes)
     kind = StratifiedKFold if units.index is None else StratifiedGroupKFold
-    cut = kind(folds, shuffle=True, random_state=seed).split(ids, names, units.index)
+    cut = kind(folds, shuffle=True, random_state=seed).split(ids, place, units.index)
     splits = []
     for fold, (learnt, scored) in enumerate(cut):
-        train, chosen = learnt, learnt[:0]
+        train, chosen = np.sort(learnt), learnt[:0]
         if validation:
             drawn = np.random.RandomState([seed, fold])  # scikit-learn's kind
-            known = list(dict.fromkeys(units.of[i] for i in learnt))
-            size = max(math.ceil(validation * len(known)), len(set(names)))  # At least one of each class.
+            known = list(dict.fromkeys(units.of[i] for i in train.tolist()))
+            size = max(math.ceil(validation * len(known)), len(names))  # At least one of each class.
             strata = [units.strata[unit] for unit in known]
             held = {*train_test_split(known, test_size=size, stratify=strata, random_state=drawn)[1]}
-            train, chosen = ([i for i in learnt if (units.of[i] in held) is out] for out in (False, True))
-        counts = Counter(names[i] for i in sorted(train))
-        weights = {name: len(train) / (len(counts) * count) for name, count in counts.items()}
-        parts = [tuple(ids[i] for i in sorted(part)) for part in (train, scored, chosen)]
+            out = np.array([units.of[i] in held for i in train.tolist()])
+            train, chosen = train[~out], train[out]
+        counts = Counter(place[train].tolist())
+        weights = {str(names[of]): len(train) / (len(counts) * count) for of, count in counts.items()}
+        parts = [tuple(ids[i] for i in part.tolist()) for part in (train, np.sort(scored), chosen)]
         splits.append(Split(parts[0], parts[1], weights, parts[2], fold=fold))
     return splits
 

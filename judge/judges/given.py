@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,16 @@ CAPTION_PENALTY = 1 / 30
 was chosen by the loss varied so much from run to run that half as many doses of bias were found."""
 # The value of the constant column: its penalty hardly counts.
 _CONSTANT = 10.0
+
+
+class Told(NamedTuple):
+    """Captions: their ``features``, [N, D], and the ``rest`` of these, which what is known does not predict.
+
+    A judge that reads both learns from the rest alone (Frisch and Waugh, Econometrica 1933).
+    """
+
+    features: Reals
+    rest: Reals
 
 
 class Given:
@@ -62,7 +72,7 @@ class Given:
         self._factors *= np.sqrt((self._values + np.float32(self.penalty)) / (self._values + np.float32(penalty)))
         self.penalty = penalty
         self._residual = self._truth - self._fit(self._truth, self._factors)
-        self.errors = self._left_out(self._residual, self._factors)
+        self.errors = np.asarray(self._left_out(self._residual, self._factors), dtype=np.float64)
         return self
 
     @property
@@ -70,46 +80,49 @@ class Given:
         """Mean over images, classes counting equally."""
         return float((self._weights * self.errors**2).mean())
 
-    def reading(self, captions: Reals) -> FloatArray:
-        """``errors`` of the judge that also reads captions; ``captions``: their features, [N, D']."""
-        factors, _ = self._factorise(captions)
-        return self._left_out(self._residual - self._fit(self._truth, factors), self._factors, factors)
+    def tell(self, features: Reals) -> Told:
+        """Captions with these features, [N, D]."""
+        features = _single(features)
+        return Told(features, features - self._fit(features, self._factors))
 
-    def expect(self, captions: Reals) -> Reals:
-        """Predict captions from what is known, less their mean: [N, D'] like ``captions``.
+    def reading(self, told: Told) -> FloatArray:
+        """``errors`` of the judge that also reads captions."""
+        factors, _ = self._factorise(told)
+        errors = self._left_out(self._residual - self._fit(self._truth, factors), self._factors, factors)
+        return np.asarray(errors, dtype=np.float64)
+
+    def expect(self, told: Told) -> Reals:
+        """Predict features of captions from what is known, less their mean: [N, D].
 
         Prediction and mean of a row are learnt from the captions of the other images alone.
         """
-        captions = _single(captions)
         scale = np.sqrt(_CONSTANT**2 * self._weights.sum() + np.float32(self.penalty))
-        mean = np.full((len(captions), 1), _CONSTANT / scale, dtype=np.float32)
-        errors = [self._left_out(captions - self._fit(captions, factors), factors) for factors in (mean, self._factors)]
-        return _single(errors[0] - errors[1])
+        mean = np.full((len(told.rest), 1), _CONSTANT / scale, dtype=np.float32)
+        less_mean = self._left_out(told.features - self._fit(told.features, mean), mean)
+        return less_mean - self._left_out(told.rest, self._factors)
 
-    def weights(self, captions: Reals) -> FloatArray:
-        """By how much each feature of a caption raises the predicted share of each class, [D', K]."""
+    def weights(self, told: Told) -> FloatArray:
+        """By how much each feature of a caption raises the predicted share of each class, [D, K]."""
         from scipy.linalg import solve_triangular
 
-        factors, lower = self._factorise(captions)
+        factors, lower = self._factorise(told)
         found = solve_triangular(lower, factors.T @ (self._weights * self._truth), lower=True, trans="T")
         return np.asarray(found * _scale(self._truth.shape[1]), dtype=np.float64)
 
-    def _factorise(self, captions: Reals) -> tuple[Reals, Reals]:
-        """Factors of captions beyond what is known, [N, D'], and the Cholesky factor that they were divided by."""
+    def _factorise(self, told: Told) -> tuple[Reals, Reals]:
+        """Factors of the rest of captions, [N, D], and the Cholesky factor that they were divided by."""
         from scipy.linalg import cholesky, solve_triangular
 
-        captions = _single(captions)
-        # The part of the captions that what is known does not predict (Frisch and Waugh, Econometrica 1933).
-        rest = captions - self._fit(captions, self._factors)
-        penalty = np.float32(CAPTION_PENALTY * len(captions)) * np.eye(captions.shape[1], dtype=np.float32)
-        lower = _single(cholesky(captions.T @ (self._weights * rest) + penalty, lower=True))
-        return _single(solve_triangular(lower, rest.T, lower=True).T), lower
+        size, width = told.rest.shape
+        penalty = np.float32(CAPTION_PENALTY * size) * np.eye(width, dtype=np.float32)
+        lower = _single(cholesky(told.features.T @ (self._weights * told.rest) + penalty, lower=True))
+        return _single(solve_triangular(lower, told.rest.T, lower=True).T), lower
 
     def _fit(self, values: Reals, factors: Reals) -> Reals:
         """Values of the images, [N, ...], as ``factors`` F predict them: F F' W values."""
         return np.asarray(factors @ (factors.T @ (self._weights * values)))
 
-    def _left_out(self, residual: Reals, *factors: Reals) -> FloatArray:
+    def _left_out(self, residual: Reals, *factors: Reals) -> Reals:
         """Errors, [N, ...], of predictions F F' W values without the images (or units) that they are of."""
         weights = self._weights[:, 0]
         leverage = weights * np.sum([np.einsum("nd,nd->n", block, block) for block in factors], axis=0)
@@ -117,7 +130,7 @@ class Given:
         for group in self._groups:
             own = np.sum([block[group] @ block[group].T for block in factors], axis=0) * weights[group]
             errors[group] = np.linalg.solve(np.eye(len(group), dtype=np.float32) - own, residual[group])
-        return np.asarray(errors, dtype=np.float64)
+        return np.asarray(errors)
 
 
 def give(known: Sequence[Reals], classes: IntArray, units: IntArray | None = None) -> list[Given]:

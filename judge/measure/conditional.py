@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 
 from judge.evidence.conditional import Conditional
 from judge.evidence.reference import References, make_references
-from judge.judges.given import Given, give, shares_of
+from judge.judges.given import Given, Told, give, shares_of
 from judge.measure.jobs import Request
 from judge.measure.table import COLUMNS
 from judge.statistics.comparisons import Key
@@ -169,15 +169,16 @@ def _others(of: Conditional, references: References, space: VectorSpace, part: s
         yield space.vectors(*(np.asarray(sums @ rows) for rows in told))
 
 
-def _with_fit(known: Given, human: Reals, generated: Reals) -> Iterator[Reals]:
-    """Captions of the reference and of the captioner, [N, D], each with a last column: how well it fits what is known.
+def _with_fit(known: Given, *sides: Told) -> Iterator[Told]:
+    """Captions of the reference and of the captioner, each with a last feature: how well it fits what is known.
 
     The fit is the cosine between a caption, less the mean of its side, and the reference's caption as what is known
     predicts it. Without the fit a judge cannot see that a caption contradicts what is known: it adds up both.
     """
-    expected = unit(known.expect(human))
-    for captions in (human, generated):
-        yield np.column_stack([captions, (unit(captions - captions.mean(axis=0)) * expected).sum(axis=1)])
+    expected = unit(known.expect(sides[0]))
+    for features, rest in sides:
+        fit = known.tell((unit(features - features.mean(axis=0)) * expected).sum(axis=1, keepdims=True))
+        yield Told(np.hstack([features, fit.features]), np.hstack([rest, fit.rest]))
 
 
 class _Judges:
@@ -187,14 +188,17 @@ class _Judges:
         self.readings, self.classes, self.units = readings, classes, units
         self.given = give(readings.known, classes, units)
 
-    def roles(self) -> Iterator[tuple[Given, dict[Side, Reals]]]:
-        """Of each role: the judge of what is known; side -> features of captions and their fit, [N, D + 1].
+    def roles(self) -> Iterator[tuple[Given, dict[Side, Told]]]:
+        """Of each role: the judge of what is known; side -> captions, whose last feature is their fit.
 
         They are made one role after the other, since those of all roles would take much memory.
         """
-        shared = cycle(self.given), cycle(self.readings.generated)
-        for human, given, generated in zip(self.readings.human, *shared, strict=False):
-            yield given, dict(zip(SIDES, _with_fit(given, human, generated), strict=True))
+        size, captions = len(self.readings.human), self.readings.generated
+        pairs = [(role % len(self.given), role % len(captions)) for role in range(size)]
+        generated = lru_cache(maxsize=1)(lambda given, turn: self.given[given].tell(captions[turn]))
+        for human, (given, turn) in zip(self.readings.human, pairs, strict=True):
+            judge = self.given[given]
+            yield judge, dict(zip(SIDES, _with_fit(judge, judge.tell(human), generated(given, turn)), strict=True))
 
     def weights(self) -> FloatArray:
         """Of features of the captioner's captions but their fit, [D, K]: means over roles."""
@@ -257,7 +261,7 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
                         "loss": _loss(errors),
                         "validation_loss": np.nan,
                         "baseline": _loss(given.errors),
-                        "fit": told[side][:, -1],
+                        "fit": told[side].features[:, -1],
                     }
                 )
             )

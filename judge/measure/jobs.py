@@ -235,7 +235,7 @@ def jobs_of(
         tested = set(split.test)
         for (side, index), slot in evidence.slots.items():
             # No image of a small fold may have a caption with a high index.
-            if not tested.isdisjoint(slot.images) and (two_sided or side == "generated"):
+            if not tested.isdisjoint(evidence.sides.images[side, index]) and (two_sided or side == "generated"):
                 validates = metrics[0].aggregate == "best" and bool(split.validation)
                 chosen = tuple(sorted(settings.get((side, seed, split.fold), {}).items()))
                 member = Member(found, evidence.target, slot, split, seed, index, chosen, validates)

@@ -50,7 +50,7 @@ def test_errors_are_those_of_judges_trained_without_each_unit(world: World, unit
     np.testing.assert_allclose(given.errors, expected, rtol=1e-3, atol=1e-4)
     both = np.hstack([known, constant, captions])
     expected = plainly(both, np.array([*own, *[CAPTION_PENALTY * N] * 5]), classes, units)
-    np.testing.assert_allclose(given.reading(captions), expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(given.reading(given.tell(captions)), expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("units", [np.arange(N), np.arange(N) // 3])
@@ -61,14 +61,14 @@ def test_captions_are_expected_by_judges_trained_without_each_unit(world: World,
     features = np.hstack([known, np.full((N, 1), 10.0)])
     errors = plainly(features, np.array([given.penalty] * 6), classes, units, captions)
     mean = plainly(np.full((N, 1), 10.0), np.array([given.penalty]), classes, units, captions)
-    np.testing.assert_allclose(given.expect(captions), mean - errors, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(given.expect(given.tell(captions)), mean - errors, rtol=1e-3, atol=1e-3)
 
 
 def test_nothing_is_expected_where_nothing_is_known(world: World) -> None:
     """Also not the opposite of an image's own caption, which is a part of the mean of all."""
     _, captions, classes = world
     (given,) = give([np.zeros((N, 5), np.float32)], classes)
-    assert np.abs(given.expect(captions)).max() < 1e-5
+    assert np.abs(given.expect(given.tell(captions))).max() < 1e-5
 
 
 def test_features_of_captions_have_the_weights_of_a_plain_regression(world: World) -> None:
@@ -80,7 +80,7 @@ def test_features_of_captions_have_the_weights_of_a_plain_regression(world: Worl
     penalties = np.diag([*[given.penalty] * 6, *[CAPTION_PENALTY * N] * 5])
     shares = np.eye(3)[classes] - 1 / 3
     solution = np.linalg.solve(x.T @ (weights * x) + penalties, x.T @ (weights * shares))
-    np.testing.assert_allclose(given.weights(captions), solution[6:], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(given.weights(given.tell(captions)), solution[6:], rtol=1e-3, atol=1e-4)
 
 
 def loss(errors: np.ndarray, classes: np.ndarray) -> float:
@@ -104,8 +104,8 @@ def test_captions_that_repeat_what_is_known_tell_nothing(world: World) -> None:
     known, captions, classes = world
     (given,) = give([known], classes)
     before = loss(given.errors, classes)
-    assert before - loss(given.reading(known), classes) < 0.02
-    assert before - loss(given.reading(captions), classes) > 0.1
+    assert before - loss(given.reading(given.tell(known)), classes) < 0.02
+    assert before - loss(given.reading(given.tell(captions)), classes) > 0.1
 
 
 def test_nothing_known_has_a_loss_of_one(world: World) -> None:

@@ -84,10 +84,11 @@ def test_the_fit_of_a_caption_is_its_cosine_with_what_is_expected() -> None:
     classes, known, human = told_by(40)
     (judge,) = give([known], classes)
     generated = np.vstack([human[20:], -human[:20]])
-    sides = [(side[:, :-1], side[:, -1]) for side in _with_fit(judge, human, generated)]
+    told = _with_fit(judge, *map(judge.tell, (human, generated)))
+    sides = [(side.features[:, :-1], side.features[:, -1]) for side in told]
     for (captions, fits), whole in zip(sides, (human, generated), strict=True):
         assert np.array_equal(captions, whole)
-        for fit, caption, expected in zip(fits, whole - whole.mean(axis=0), judge.expect(human), strict=True):
+        for fit, caption, expected in zip(fits, whole - whole.mean(axis=0), judge.expect(judge.tell(human)), strict=True):
             cosine = caption @ expected / np.linalg.norm(caption) / np.linalg.norm(expected)
             assert fit == pytest.approx(cosine, abs=1e-5)
     assert sides[0][1].mean() > 0.6
@@ -104,7 +105,7 @@ def test_captions_that_contradict_what_is_known_of_one_class_tell_it() -> None:
         assert person == pytest.approx(0, abs=0.02)
         assert (captioner > 0.3) if told else captioner == pytest.approx(0, abs=0.005)
         ((_, sides),) = _Judges(Readings([known * 0], [human], [generated]), classes, None).roles()
-        assert abs(float(sides["human"][:, -1].mean())) < 0.1
+        assert abs(float(sides["human"].features[:, -1].mean())) < 0.1
 
 
 @pytest.fixture(scope="module")
