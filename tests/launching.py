@@ -24,6 +24,13 @@ ROOT = Path(__file__).parents[1]
 Which = Callable[[psutil.Process], bool]
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def launch(
     *arguments: object, config: Path = ROOT / "accelerate_config.yaml", timeout: float = 300
 ) -> subprocess.CompletedProcess[str]:
@@ -33,10 +40,7 @@ def launch(
 
 def launcher(*arguments: object, config: Path = ROOT / "accelerate_config.yaml") -> list[str]:
     # Tests run side by side: each launch meets at a port of its own.
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    launching = ["-m", "accelerate.commands.launch", "--config_file", config, "--main_process_port", port]
+    launching = ["-m", "accelerate.commands.launch", "--config_file", config, "--main_process_port", free_port()]
     return [str(part) for part in [sys.executable, *launching, *arguments]]
 
 

@@ -6,13 +6,11 @@ import base64
 import io
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -24,7 +22,7 @@ import openai
 import pytest
 import yaml
 from helpers import done_well, judge, read_json, refusal
-from launching import killed, launch
+from launching import free_port, killed, launch
 from PIL import Image
 
 from judge.captioning.endpoint import EndpointWriter
@@ -46,19 +44,23 @@ def chat(content: str | None, end: str = "stop", **more: object) -> dict[str, An
 
 
 class Server:
-    """Answers each image with its mean colour; ``faults``: (status, times) of requests, by mean red of the image.
+    """Answers each image of ``folder``, of one colour each and of different sizes, with its mean colour.
 
     ``instead``: of the mean red and the request, another answer: its status, and JSON or text.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        self.root, self.folder = root, root / "pictures"
+        self.folder.mkdir()
+        for number in range(IMAGES):
+            pixels = np.full((20 + number, 30, 3), (RED * number, 1, 2), np.uint8)
+            (self.folder / f"{number}.png").write_bytes(encode(pixels))
         self.asked: list[dict[str, Any]] = []
         self.reds: list[int] = []
         self.keys: list[str | None] = []
-        self.faults: dict[int, tuple[int, int]] = {}
         self.instead: Instead = lambda red, given: None
         self.together, self.most, self.seconds = 0, 0, 0.0
-        lock, tries, server = threading.Lock(), Counter[int](), self
+        lock, server = threading.Lock(), self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
@@ -72,13 +74,9 @@ class Server:
                     server.keys.append(self.headers["Authorization"])
                     server.together += 1
                     server.most = max(server.most, server.together)
-                    tries[red] += 1
                 time.sleep(server.seconds)
                 with lock:
                     server.together -= 1
-                status, times = server.faults.get(red, (200, 0))
-                if tries[red] <= times:
-                    return self.send(status, {"error": {"message": f"no {red}"}})
                 if other := server.instead(red, given):
                     return self.send(*other)
                 content = "I'm sorry, I can't help with that." if red == RED else f" {red}\n{green} {blue} "
@@ -99,37 +97,34 @@ class Server:
         self.url = f"http://127.0.0.1:{self.http.server_port}/v1"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
+    def given(self, *more: object) -> list[object]:
+        """``judge caption`` of the images by this server."""
+        given = ["caption", "--model", "org/vlm", "--endpoint", self.url, "--images", self.folder]
+        return [*given, "--out", self.root / "out.json", *more]
+
+    def captions(self) -> dict[int, str]:
+        """Image -> its caption in the file that was written."""
+        return {row["image_id"]: row["caption"] for row in read_json(self.root / "out.json")}
+
+    def left(self) -> list[str]:
+        """What lies beside the images."""
+        return sorted(path.name for path in self.root.iterdir() if path != self.folder)
+
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    server = Server()
+    server = Server(tmp_path)
     yield server
     server.http.shutdown()
     server.http.server_close()
 
 
-def pictures(root: Path) -> Path:
-    """Images of one colour, and of different sizes."""
-    folder = root / "pictures"
-    folder.mkdir()
-    for number in range(IMAGES):
-        pixels = np.full((20 + number, 30, 3), (RED * number, 1, 2), np.uint8)
-        (folder / f"{number}.png").write_bytes(encode(pixels))
-    return folder
-
-
-def given(root: Path, url: str, *more: object) -> list[object]:
-    folder, out = root / "pictures", root / "out.json"
-    return ["caption", "--model", "org/vlm", "--endpoint", url, "--images", folder, "--out", out, *more]
-
-
 def test_each_image_is_captioned_by_the_server(server: Server, tmp_path: Path) -> None:
     """Four requests at a time; refusals and cut captions are counted; model, prompt and settings are recorded."""
-    pictures(tmp_path)
     server.seconds = 0.05
-    done = done_well(*given(tmp_path, server.url, "--prompt", "Say it.", "--max-tokens", 9, "--caption-batch", 4))
-    captions = {row["image_id"]: row["caption"] for row in read_json(tmp_path / "out.json")}
+    done = done_well(*server.given("--prompt", "Say it.", "--max-tokens", 9, "--caption-batch", 4))
+    captions = server.captions()
     expected = {number: f"{RED * number} 1 2" for number in range(IMAGES)}
     assert captions == expected | {1: "I'm sorry, I can't help with that."}
     assert list(captions) == sorted(range(IMAGES), key=str)
@@ -149,53 +144,38 @@ def test_a_request_is_sent_again_and_a_refused_image_is_listed(
 
     The key is sent, without a line break after it.
     """
-    pictures(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "secret\n")
-    server.faults = {3 * RED: (503, 1), 5 * RED: (400, 99)}
-    done = judge(*given(tmp_path, server.url))
+    faults = {3 * RED: (503, 1), 5 * RED: (400, 99)}
+
+    def fail(red: int, given: Mapping[str, Any]) -> tuple[int, object] | None:
+        status, times = faults.get(red, (200, 0))
+        return (status, {"error": {"message": f"no {red}"}}) if server.reds.count(red) <= times else None
+
+    server.instead = fail
+    done = judge(*server.given())
     assert done.exit_code == 1
     assert "5.png: " in done.stderr
     assert f"5.png: --endpoint {server.url}: refuses the request (Error code: 400 - no 30). See" in done.stderr
-    assert {row["image_id"] for row in read_json(tmp_path / "out.json")} == {*range(IMAGES)} - {5}
+    assert server.captions().keys() == {*range(IMAGES)} - {5}
     assert set(server.keys) == {"Bearer secret"}
     assert "secret" not in (tmp_path / "out.caption.yaml").read_text()
 
 
-@pytest.mark.parametrize(("status", "message"), [
-    (401, "). Set OPENAI_API_KEY to a valid one; the same command continues"),
-    (404, "). Check --model and the URL"),
-])  # fmt: skip
-def test_a_server_that_answers_nobody_is_one_line(status: int, message: str, server: Server, tmp_path: Path) -> None:
-    pictures(tmp_path)
-    server.faults = {RED * number: (status, 99) for number in range(IMAGES)}
-    line = refusal(*given(tmp_path, server.url))
-    what = {401: "refuses the key (", 404: "has no model 'org/vlm', or no chat completions ("}[status]
-    assert f"--endpoint {server.url}: {what}Error code: {status} - no " in line
-    assert message in line
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
-    assert len(server.asked) <= EndpointWriter.at_a_time + 1
-
-
-def test_no_server_is_one_line(tmp_path: Path) -> None:
+def test_no_server_is_one_line(server: Server) -> None:
     """At once, without retries."""
-    pictures(tmp_path)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
-    assert f"--endpoint {url}: cannot be reached ([Errno 111] Connection refused). Start the server" in refusal(
-        *given(tmp_path, url)
-    )
-    assert "--endpoint" in refusal(*given(tmp_path, "localhost:8000"))
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    line = refusal(*server.given("--endpoint", url))
+    assert f"--endpoint {url}: cannot be reached ([Errno 111] Connection refused). Start the server" in line
+    assert "--endpoint" in refusal(*server.given("--endpoint", "localhost:8000"))
 
 
 @pytest.mark.slow
 def test_two_processes_and_a_resumed_run_write_the_same(server: Server, tmp_path: Path) -> None:
     """What a killed run had of finished batches is not asked again, whatever the number of requests at a time."""
-    pictures(tmp_path)
     out, more = tmp_path / "out.json", ("--caption-batch", 2)
-    done_well(*given(tmp_path, server.url, *more))
+    done_well(*server.given(*more))
     whole = out.read_bytes()
-    command = ["-m", "judge", *given(tmp_path, server.url, *more, "--overwrite")]
+    command = ["-m", "judge", *server.given(*more, "--overwrite")]
     launch(*command)
     assert out.read_bytes() == whole
     out.unlink()
@@ -205,7 +185,7 @@ def test_two_processes_and_a_resumed_run_write_the_same(server: Server, tmp_path
                sys.executable, *command]  # fmt: skip
     killed(command, which=lambda _: True, ready=lambda: any(stored.glob("*.jsonl")))
     before, server.seconds = len(server.asked), 0
-    done_well(*given(tmp_path, server.url, "--caption-batch", 5, "--overwrite"))
+    done_well(*server.given("--caption-batch", 5, "--overwrite"))
     assert out.read_bytes() == whole
     assert len(server.asked) - before < IMAGES
 
@@ -227,28 +207,25 @@ WITHOUT_ANSWER: list[tuple[int, object, str]] = [
 ]  # fmt: skip
 
 
-def test_requests_without_an_answer_leave_the_other_images(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_without_an_answer_leave_the_other_images(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their faults are told in the server's own words; the same command then asks for these images alone."""
     monkeypatch.setattr("judge.captioning.endpoint._RETRIES", 0)
-    pictures(tmp_path)
     # The last by name: others are answered before.
     numbers = sorted(range(IMAGES), key=str)[-len(WITHOUT_ANSWER) :]
     faults = dict(zip(numbers, WITHOUT_ANSWER, strict=True))
     server.instead = lambda red, given: faults[red // RED][:2] if red // RED in faults else None
-    done = judge(*given(tmp_path, server.url, "--caption-batch", 1))
+    done = judge(*server.given("--caption-batch", 1))
     assert done.exit_code == 1, done.stderr
     for number, (_, _, message) in faults.items():
         assert f"judge: {number}.png: --endpoint {server.url}: {message}" in done.stderr
     assert "JPEG" not in done.stderr
     whole = {*range(IMAGES)}
-    assert {row["image_id"] for row in read_json(tmp_path / "out.json")} == whole - faults.keys()
+    assert server.captions().keys() == whole - faults.keys()
     before, server.instead = len(server.asked), lambda red, given: None
-    done_well(*given(tmp_path, server.url, "--overwrite"))
-    assert {row["image_id"] for row in read_json(tmp_path / "out.json")} == whole
+    done_well(*server.given("--overwrite"))
+    assert server.captions().keys() == whole
     assert len(server.asked) == before + len(faults)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.caption.yaml", "out.json", "pictures"]
+    assert server.left() == ["out.caption.yaml", "out.json"]
 
 
 @pytest.mark.parametrize(("images", "status", "answer", "message"), [
@@ -257,45 +234,43 @@ def test_requests_without_an_answer_leave_the_other_images(
     (IMAGES, 200, ERROR, "answers without a caption (The model `m` does not exist). See the server's message"),
     (3, 400, {"error": {"message": "m is not multimodal"}}, "refuses the request (Error code: 400 - m is not mult"),
     (IMAGES, 500, {"error": {"message": "oops"}}, "fails (Error code: 500 - oops). Look at the server's log"),
+    (IMAGES, 401, {}, "refuses the key (Error code: 401). Set OPENAI_API_KEY to a valid one; the same command conti"),
+    (IMAGES, 404, {}, "has no model 'org/vlm', or no chat completions (Error code: 404). Check --model and the URL"),
 ])  # fmt: skip
 def test_a_fault_of_all_requests_is_one_line(
-    images: int, status: int, answer: object, message: str, server: Server, tmp_path: Path,
+    images: int, status: int, answer: object, message: str, server: Server,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """However few images; the others are not sent."""
     monkeypatch.setattr("judge.captioning.endpoint._RETRIES", 0)
-    for path in [*pictures(tmp_path).iterdir()][images:]:
+    for path in [*server.folder.iterdir()][images:]:
         path.unlink()
     server.instead = lambda red, given: (status, answer)
-    line = refusal(*given(tmp_path, server.url, "--caption-batch", 2))
+    line = refusal(*server.given("--caption-batch", 2))
     assert f"--endpoint {server.url}: {message}" in line
     assert len(server.asked) <= 16 + 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
+    assert server.left() == []
 
 
-def test_many_images_that_are_too_large_leave_the_others(server: Server, tmp_path: Path) -> None:
+def test_many_images_that_are_too_large_leave_the_others(server: Server) -> None:
     """Servers refuse these at once, while they still write the captions of the others."""
-    pictures(tmp_path)
     server.instead = lambda red, given: (413, HTML) if red < RED * (IMAGES - 1) else None
-    assert judge(*given(tmp_path, server.url)).exit_code == 1
-    assert len(read_json(tmp_path / "out.json")) == 1
+    assert judge(*server.given()).exit_code == 1
+    assert len(server.captions()) == 1
 
 
-def test_a_server_that_ends_is_not_asked_for_all_images(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_ends_is_not_asked_for_all_images(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three images in a row that fail after all retries; what is captioned is not sent again."""
     monkeypatch.setattr("judge.captioning.endpoint._RETRIES", 6)
     monkeypatch.setattr("openai._base_client.BaseClient._calculate_retry_timeout", lambda *_, **__: 0.0)
-    pictures(tmp_path)
     server.instead = lambda red, given: (500, {}) if len({*server.reds}) > 10 else None
     more = "--caption-batch", 1
     assert "fails (Error code: 500). Look at the server's log; the same command continues." in refusal(
-        *given(tmp_path, server.url, *more)
+        *server.given(*more)
     )
     assert len(server.asked) == 10 + 3 * 7
     server.instead = lambda red, given: None
-    done_well(*given(tmp_path, server.url, *more))
+    done_well(*server.given(*more))
     assert len(server.asked) == 10 + 3 * 7 + IMAGES - 10
 
 
@@ -304,7 +279,6 @@ def test_refusals_of_the_server_are_refused_captions(server: Server, tmp_path: P
 
     Half a surrogate pair, which no file can hold, is replaced.
     """
-    pictures(tmp_path)
     flagged = {"message": "The response was filtered", "code": "content_filter"}
     others = {
         3: (200, chat(None, refusal="Dabei kann ich nicht helfen.")),
@@ -315,10 +289,10 @@ def test_refusals_of_the_server_are_refused_captions(server: Server, tmp_path: P
         9: (200, chat("a man \ud83d on \ud83d\ude00")),
     }
     server.instead = lambda red, given: others.get(red // RED)
-    done = done_well(*given(tmp_path, server.url))
+    done = done_well(*server.given())
     assert "6 captions refuse to describe the image" in done.stdout
     assert "empty" not in done.stdout
-    captions = {row["image_id"]: row["caption"] for row in read_json(tmp_path / "out.json")}
+    captions = server.captions()
     assert captions[3] == "The server refused to caption the image: Dabei kann ich nicht helfen."
     assert captions[4] == "The server refused to caption the image: content_filter"
     assert captions[9] == "a man \ufffd on \U0001f600"
@@ -332,17 +306,16 @@ def test_refusals_of_the_server_are_refused_captions(server: Server, tmp_path: P
     (["max_tokens", "temperature"], {"max_completion_tokens": 9}),
 ])  # fmt: skip
 def test_settings_that_a_server_does_not_take_are_left_out(
-    names: list[str], left: dict[str, float], server: Server, tmp_path: Path
+    names: list[str], left: dict[str, float], server: Server
 ) -> None:
     """Reasoning models take a length by another name, and no temperature: that is told."""
-    pictures(tmp_path)
 
     def refuse(red: int, given: Mapping[str, Any]) -> tuple[int, object] | None:
         said = "Unsupported parameter: '{}' is not supported with this model. Use 'max_completion_tokens' instead."
         return next(((400, {"error": {"message": said.format(name)}}) for name in names if name in given), None)
 
     server.instead = refuse
-    done = done_well(*given(tmp_path, server.url, "--max-tokens", 9, "--caption-batch", 4))
+    done = done_well(*server.given("--max-tokens", 9, "--caption-batch", 4))
     settings = [{name: of[name] for name in of if name not in {"messages", "model"}} for of in server.asked]
     assert settings.count(left) == IMAGES
     assert len(settings) <= IMAGES + 4 * len(names)
@@ -351,10 +324,9 @@ def test_settings_that_a_server_does_not_take_are_left_out(
 
 def test_an_unfinished_run_is_continued_by_the_same_images_and_settings_alone(server: Server, tmp_path: Path) -> None:
     """A caption of another image, prompt, length, model or server is never taken for one of this run."""
-    folder = pictures(tmp_path)
     out, unfinished = tmp_path / "out.json", tmp_path / ".out.json.partial"
     server.instead = lambda red, given: (401, {}) if red == 9 * RED else None  # The last image by name.
-    refusal(*given(tmp_path, server.url, "--caption-batch", 1))
+    refusal(*server.given("--caption-batch", 1))
     (stored,) = unfinished.iterdir()
     data = stored.read_text()
     assert len(data.splitlines()) == len(server.asked) - 1 == IMAGES - 1
@@ -367,7 +339,7 @@ def test_an_unfinished_run_is_continued_by_the_same_images_and_settings_alone(se
         unfinished.mkdir()
         (unfinished / "killed.jsonl").write_text(f'{data}["cut", "a m')
         before = len(server.asked)
-        done_well(*given(tmp_path, server.url, *more, "--overwrite"))
+        done_well(*server.given(*more, "--overwrite"))
         assert not unfinished.exists()
         return len(server.asked) - before
 
@@ -376,7 +348,7 @@ def test_an_unfinished_run_is_continued_by_the_same_images_and_settings_alone(se
     assert len(whole) == IMAGES
     assert asked("--prompt", "Another.") == asked("--max-tokens", 9) == asked("--model", "other") == IMAGES
     assert asked("--caption-batch", 5) == 1
-    (folder / "3.png").write_bytes(encode(np.full((20, 30, 3), (200, 1, 2), np.uint8)))
+    (server.folder / "3.png").write_bytes(encode(np.full((20, 30, 3), (200, 1, 2), np.uint8)))
     assert asked() == 2
     new = {row["image_id"]: row["caption"] for row in read_json(out)}
     assert new == {row["image_id"]: row["caption"] for row in whole} | {3: "200 1 2"}
@@ -390,17 +362,16 @@ def test_an_unfinished_run_is_continued_by_the_same_images_and_settings_alone(se
     ({"HTTP_PROXY": "http://127.0.0.1:9"}, "Connection refused). Check the proxy in the environment (HTTP_PROXY"),
 ])  # fmt: skip
 def test_a_wrong_key_or_proxy_is_one_line(
-    variables: dict[str, str], message: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variables: dict[str, str], message: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "socks" in str(variables) and find_spec("socksio"):
         pytest.skip("socks proxies work here")
-    pictures(tmp_path)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    line = refusal(*given(tmp_path, server.url))
+    line = refusal(*server.given())
     assert message in line
     assert "secret" not in line
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures"]
+    assert server.left() == []
 
 
 def test_a_certificate_is_named(server: Server) -> None:
@@ -413,9 +384,8 @@ def test_a_certificate_is_named(server: Server) -> None:
 
 
 @pytest.mark.parametrize("more", [("--beams", 3), ("--dtype", "bf16")])
-def test_settings_that_a_server_decides_are_refused(more: tuple[object, ...], tmp_path: Path) -> None:
-    pictures(tmp_path)
-    assert f"{more[0]}: a server decides that itself" in refusal(*given(tmp_path, "http://127.0.0.1:1/v1", *more))
+def test_settings_that_a_server_decides_are_refused(more: tuple[object, ...], server: Server) -> None:
+    assert f"{more[0]}: a server decides that itself" in refusal(*server.given(*more))
 
 
 @pytest.mark.slow
@@ -423,13 +393,12 @@ def test_transformers_serve_writes_what_the_checkpoint_writes(
     checkpoint: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """A real server with a tiny LLaVA; the same captions as ``judge caption`` with the checkpoint itself."""
-    folder, model = pictures(tmp_path), checkpoint("llava")
+    folder, model = tmp_path / "pictures", checkpoint("llava")
+    folder.mkdir()
     for number in range(IMAGES):
         noise = np.random.default_rng(number).integers(0, 255, (40, 56, 3), dtype=np.uint8)
         (folder / f"{number}.png").write_bytes(encode(noise))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = ["transformers.cli.transformers", "serve", "--port", port, "--host", "127.0.0.1", "--device", "cpu"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     with (tmp_path / "log").open("w") as log:
