@@ -57,12 +57,13 @@ def command(  # noqa: PLR0913, PLR0917 - options
 
     Several runs must have a metric that was measured with the same settings, human captions and labels.
     """
-    if kind != "html" and (no_examples or no_images or show_ids):
+    of_pages = no_examples or no_images or show_ids
+    if kind != "html" and of_pages:
         raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
     if layout != "rows" and kind not in _TABLES:
         raise JudgeError("is of --format md and latex alone", where="--layout", mend="add one of these")
     inside = [] if len(runs) > 1 or (runs[0] / METRICS).exists() else runs_in(runs[0])
-    if inside and (kind != "html" or no_examples or no_images or show_ids):
+    if inside and (kind != "html" or of_pages):
         mend = "leave out the options of pages and tables, or name its runs"
         raise JudgeError("is a folder of runs, which has an index alone", where=str(runs[0]), mend=mend)
     if inside:
@@ -88,17 +89,16 @@ def command(  # noqa: PLR0913, PLR0917 - options
         if of_run and output.path.exists() and output.path.suffix != ".html":
             raise JudgeError("is a file of the run, which is read", where=output.where, mend="name another file")
     saved = join_runs(read_runs(runs))
-    text = ""
-    if kind != "html":
+    if kind == "html":
+        settings = saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts]
+        pictures = {} if no_images else saved.pictures
+        text = make_page(saved.result, settings, pictures, examples=not no_examples, names=show_ids)
+    else:
         write = _TEXTS.get(kind) or (lambda saved: _TABLES[kind](saved.result, paper=layout == "paper"))
         text = write(saved)
     if output is None:
         typer.echo(text, nl=False)
         return
     with output.working():
-        if kind == "html":
-            settings = saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts]
-            pictures = {} if no_images else saved.pictures
-            text = make_page(saved.result, settings, pictures, examples=not no_examples, names=show_ids)
         output.write(text.encode())
     say(f"The report is in {output.path}")
