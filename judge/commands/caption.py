@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from judge.commands.console import report_failures, say, show_progress
-from judge.commands.images import open_masking, refuse_unmasked
+from judge.commands.images import image_names, open_masking, refuse_unmasked
 from judge.commands.setup import settings_beside
 from judge.config import OutputSettings, make_config
 from judge.config.inputs import BatchSettings, FolderSettings, ShownSettings
@@ -26,7 +26,7 @@ from judge.errors import JudgeError, require
 from judge.masking.categories import read_names
 from judge.masking.detectors import Failures
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.images import has_image, list_images
+from judge.masking.images import list_images
 from judge.masking.masked_images import MaskedImages, find_hidden
 from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
@@ -155,11 +155,8 @@ def _name_images(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
         found: list[tuple[str | None, str]] = [(name, name) for name in list_images(config.images)]
     else:
         truth = GroundTruth.read(sources, labels=(), names=read_names(config.names_of("gt")), images=config.images)
-        found, failures = [(truth.image_id(name), name) for name in truth.images], [*truth.strays]
-        if not any(has_image(config.images, name) for name in truth.images):
-            list_images(config.images)  # Where there is no image at all, it says so in one line.
-            what = f"none of the images that {truth.source} lists is there"
-            raise JudgeError(what, where=f"--images {config.images}", mend="give the folder that they lie in")
+        listed_names, _ = image_names(config.images, truth)
+        found, failures = [(truth.image_id(name), name) for name in listed_names], [*truth.strays]
     names: dict[str, str] = {}
     for key, name in found:
         where, what = f"image '{name}'", ""

@@ -186,9 +186,11 @@ def image_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int
         return list_images(folder), 0
     if not truth.images:
         raise JudgeError("lists no image", where=truth.source, mend="give the file of these images")
-    others = 0
     if not any(has_image(folder, name) for name in truth.images):
         list_images(folder)  # Where there is no image at all, it says so in one line.
+        what = f"none of the images that {truth.source} lists is there"
+        raise JudgeError(what, where=f"--images {folder}", mend="give the folder that they lie in")
+    others = 0
     with suppress(JudgeError):  # The file says where its images are; others are only counted.
         others = len({*list_images(folder)} - {*truth.images})
     return list(truth.images), others
