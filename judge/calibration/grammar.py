@@ -161,8 +161,7 @@ def write_world(
         "parameters": asdict(world.parameters),
         "captioners": {name: asdict(captioner) for name, captioner in captioners.items()},
     }
-    out.begin()
-    with out.working(), out.writing():
+    with out.making():
         (out.partial / "captions").mkdir()
         files = world_files(out.partial, captioners)
         texts = [(int(image), caption) for image, captions in world.human.by_image.items() for caption in captions]
@@ -181,7 +180,6 @@ def write_world(
             from judge.calibration.scenes import write_images
 
             write_images(world.scenes, out.partial, seed=world.seed, size=pictures, progress=progress)
-        out.publish()
     return world_files(Path(folder), captioners)
 
 

@@ -298,8 +298,7 @@ def _write(
     def write() -> None:
         with out.writing():
             (out.partial / "figures").mkdir(exist_ok=True)
-            for place, text in {**texts, **report(about, out.partial / "figures")}.items():
-                (out.partial / place).write_text(text, encoding="utf-8")
+            out.write({**texts, **report(about, out.partial / "figures")})
             out.log("finished")
         out.publish()
 

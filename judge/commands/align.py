@@ -81,8 +81,7 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
     used = {word for texts in (captions, *(side.generated for side in sides)) for words in texts for word in words}
     vectors = load_vectors(config.vectors, (word for word in used if not is_special(word)), captions=captions)
     delta = vectors.delta if config.delta is None else config.delta
-    out.begin()
-    with out.working(), out.writing():
+    with out.making():
         folder = out.partial / "aligned"
         folder.mkdir()
         found = []
@@ -93,16 +92,14 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
             found.append(alignment)
             (folder / f"{side.captioner}.json").write_text(_coco(side.images, aligned), encoding="utf-8")
         shares = {entry.captioner: entry.reports["contextual"].lacking_substituted for entry in found}
-        texts = {
+        files = {
             SUBSTITUTIONS: substitutions_csv(found),
             CURVE: curve_csv(found),
+            PLOT: curve_png(found, delta),
             SUMMARY: alignment_json(found, vectors, delta),
             SETTINGS: config.to_yaml(),
         }
-        for name, text in texts.items():
-            (out.partial / name).write_text(text, encoding="utf-8")
-        (out.partial / PLOT).write_bytes(curve_png(found, delta))
-        out.publish()
+        out.write(files)
     lines = [
         f"Shares of human words and tokens; contextual: below a cosine distance of {delta:g}.",
         "Of lacking: share of the human tokens that the captioner never uses for which a word of its own is found.",

@@ -80,11 +80,8 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
         notes.append(f"The lexicon has no words for {', '.join(silent)}, so no share counts captions that name it.")
     name = lexicon.name if config.lexicon is None else str(config.lexicon)
     result = Anonymous(config.attribute, classes, f"{name} ({lexicon.source})", rows, [_NOT_FAIRNESS, *notes])
-    out.begin()
-    with out.working(), out.writing():
-        for file, text in ((SUMMARY, json_text(result)), (SETTINGS, config.to_yaml())):
-            (out.partial / file).write_text(text, encoding="utf-8", newline="")
-        out.publish()
+    with out.making():
+        out.write({SUMMARY: json_text(result), SETTINGS: config.to_yaml()})
     return result
 
 

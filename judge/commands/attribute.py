@@ -106,21 +106,19 @@ def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> A
         if trained := open_saved(config.of_judge(config.judge_weights[0])).preparation:
             given |= {"attribute": trained.attribute.split(AND)}
         config = make_config(given, AttributeConfig, where=config.command)
-    found = Attribution(config, out.partial, labels_of(config) if config.judge_weights else None, progress)
-    out.begin()
-    with out.working(), out.writing():
+    found = Attribution(config, out, labels_of(config) if config.judge_weights else None, progress)
+    with out.making():
         if config.model:
             found.explain_captioner(config.model)
         for reference in config.judge_weights:
             found.explain_judge(reference)
         found.write()
-        out.publish()
     return found
 
 
 @dataclass
 class Attribution:
-    """What ``judge attribute`` explains, and what it found; it writes to ``folder``.
+    """What ``judge attribute`` explains, and what it found; it writes to ``out``.
 
     Attributes:
         labels: whose class is explained; None for the predicted one.
@@ -133,7 +131,7 @@ class Attribution:
     """
 
     config: AttributeConfig
-    folder: Path
+    out: OutputFolder
     labels: Labels | None
     progress: Progress | None
     judges: list[tuple[str, by_words.ExplainedAnswers, list[by_words.WordAttribution]]] = field(default_factory=list)
@@ -259,7 +257,7 @@ class Attribution:
             one.caption,
         ]
         stem = "-".join(_UNSAFE.sub("_", part)[-60:] for part in (one.image_id, name, one.method))
-        path = self.folder / MAPS / f"{self.drawn[one.image_id]:03d}-{stem}.png"
+        path = self.out.partial / MAPS / f"{self.drawn[one.image_id]:03d}-{stem}.png"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(encode(sheet(pixels, one.mass, where, lines)))
 
@@ -286,8 +284,7 @@ class Attribution:
             texts[WORDS] = table_csv(pd.concat(tables, ignore_index=True))
         if self.people:
             texts[PICTURES] = table_csv(pd.DataFrame(self.lines, columns=COLUMNS))
-        for name, text in texts.items():
-            (self.folder / name).write_text(text, encoding="utf-8", newline="")
+        self.out.write(texts)
 
     def examples(self) -> Iterator[tuple[str, Words, Sequence[float]]]:
         """Heading, words and contributions of captions in which a word contributes most, by each judge's first method.

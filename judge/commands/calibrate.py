@@ -100,10 +100,8 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         found = calibrate(_table(rows))
         if is_main_process():
             with folder.writing():
-                (folder.partial / "calibration.json").write_text(calibration_json(found), encoding="utf-8")
-                (folder.partial / "calibrate.yaml").write_text(config.to_yaml(), encoding="utf-8")
-                for kind in ("png", "svg"):
-                    (folder.partial / f"calibration.{kind}").write_bytes(draw_calibration(found, kind))
+                folder.write({"calibration.json": calibration_json(found), "calibrate.yaml": config.to_yaml()})
+                folder.write({f"calibration.{kind}": draw_calibration(found, kind) for kind in ("png", "svg")})
                 # Without seconds: the same trials give the same file.
                 pd.DataFrame(rows).drop(columns="seconds").to_parquet(folder.partial / "trials.parquet", index=False)
                 folder.log("finished", seconds={title(row): round(row.seconds, 2) for row in found})

@@ -38,14 +38,11 @@ def command(config: ExportConfig) -> None:
     if config.merge and not saved.judge.startswith(HUGGING_FACE):
         what = f"judge '{saved.judge}' is no captioner of transformers"
         raise JudgeError(what, where="--merge", mend="leave it out: the folder holds all that was trained")
-    out.begin()
-    with out.working(), out.writing():
+    with out.making():
         if config.merge:
             merge(saved, out.partial, out.partial / WEIGHTS)
         else:
-            (out.partial / WEIGHTS).write_bytes(saved.path.read_bytes())
+            out.write({WEIGHTS: saved.path.read_bytes()})
         notes = json.dumps({**saved.notes(), "merged": config.merge}, indent=1, ensure_ascii=False)
-        (out.partial / "judge.json").write_text(f"{notes}\n", encoding="utf-8")
-        (out.partial / "README.md").write_text(judge_card(saved, merged=config.merge), encoding="utf-8")
-        out.publish()
+        out.write({"judge.json": f"{notes}\n", "README.md": judge_card(saved, merged=config.merge)})
     say(f"judge '{saved.judge}' is in {config.out}; README.md leaves the license to you")

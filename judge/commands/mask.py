@@ -81,8 +81,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Maske
         rows = pd.DataFrame(columns, columns=["image", "masked", "instances", "share_hidden"])
         rows = rows.assign(detector=config.detector, mode=config.mode)
         rows.to_parquet(out.partial / TABLE_NAME, index=False)
-        (out.partial / SHEET_NAME).write_bytes(encode(masked.sheet()))
-        (out.partial / SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
+        out.write({SHEET_NAME: encode(masked.sheet()), SETTINGS: config.to_yaml()})
         out.log("finished")
         out.publish()
     lines = []

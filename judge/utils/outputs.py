@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -228,6 +228,19 @@ class OutputFolder:
             raise fault from error
         finally:
             self._close()
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """Make the whole folder in the block: :meth:`begin`, :meth:`working` and, at the end, :meth:`publish`."""
+        self.begin()
+        with self.working(), self.writing():
+            yield
+            self.publish()
+
+    def write(self, files: Mapping[str, str | bytes]) -> None:
+        """Write files into the working folder, texts in UTF-8 with the line breaks that they have."""
+        for name, content in files.items():
+            (self.partial / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
     def holds_work(self) -> bool:
         """Whether a command can resume: the working folder holds more than logs and empty files, or is unreadable."""

@@ -184,14 +184,12 @@ def keep_images(folder: Path, answers: Sequence[Path], out: Path) -> Mapping[str
         raise JudgeError("no image is kept", where=", ".join(map(str, answers)), mend="have more of them rated")
     made = OutputFolder(out, what="folder of images kept")
     made.check()
-    made.begin()
-    with made.working(), made.writing():
+    with made.making():
         (made.partial / "images").mkdir()
         for name in kept:
             shutil.copyfile(folder / "images" / name, made.partial / "images" / name)
         table = rows_csv(["image", "yes", "raters"], [[name, sum(of), len(of)] for name, of in kept.items()])
-        (made.partial / "kept.csv").write_text(table, encoding="utf-8")
-        made.publish()
+        made.write({"kept.csv": table})
     return {"kept": len(kept), "left out": len(votes) - len(kept), "not rated": len(names) - len(votes)}
 
 
