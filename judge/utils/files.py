@@ -128,6 +128,17 @@ def append(log: Path, event: str, **facts: Any) -> None:
         file.write(json.dumps({"time": round(time.time(), 3), "event": event, **facts}) + "\n")
 
 
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn an error of reading a cache file that may be whole into one line; if it is absent, FileNotFoundError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise as_mendable(error, str(path)) or error from error
+
+
 def warn_damaged(path: Path, what: str = "damaged") -> None:
     """Warn that a cache file cannot be used and is computed again."""
     more = "more cache files are computed again"
@@ -141,13 +152,10 @@ def read_json_cache(path: Path) -> list[Any] | None:
     """
     found = None
     try:
-        found = json.loads(read_bytes(path, _ANY_SIZE))
+        with readable(path), suppress(NotRegularError, IsADirectoryError, *FAULTS):
+            found = json.loads(read_bytes(path, _ANY_SIZE))
     except FileNotFoundError:
         return None
-    except (NotRegularError, IsADirectoryError, *FAULTS):
-        pass
-    except OSError as error:
-        raise as_mendable(error, str(path)) or error from error
     if not isinstance(found, list):
         warn_damaged(path)
     return found if isinstance(found, list) else None

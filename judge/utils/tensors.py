@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from judge.errors import FAULTS
-from judge.utils.files import as_mendable, beside, warn_damaged, writing
+from judge.utils.files import beside, readable, warn_damaged, writing
 
 T = TypeVar("T")
 _BLANK = "0" * 32  # Stands in the file for the checksum while it is computed.
@@ -47,13 +47,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], notes: Mapping[str, An
 def read_notes(path: Path) -> dict[str, Any]:
     """Read the notes of a file and check its checksum; raises as :func:`peek_notes`."""
     notes = peek_notes(path)
-    try:
+    with readable(path):
         if _checksum(path, notes["checksum"]) != notes.pop("checksum"):
             raise DamagedTensorsError(str(path))
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise as_mendable(error, str(path)) or error from error
     return notes
 
 
@@ -68,16 +64,13 @@ def peek_notes(path: Path) -> dict[str, Any]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise DamagedTensorsError(str(path))
-        with safe_open(path, framework="np") as file:
-            notes: dict[str, Any] = json.loads((file.metadata() or {})["notes"])
+        with readable(path):
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise DamagedTensorsError(str(path))
+            with safe_open(path, framework="np") as file:
+                notes: dict[str, Any] = json.loads((file.metadata() or {})["notes"])
         if not isinstance(notes["checksum"], str):
             raise DamagedTensorsError(str(path))
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise as_mendable(error, str(path)) or error from error
     except (SafetensorError, *FAULTS) as error:
         raise DamagedTensorsError(str(path)) from error
     return notes
