@@ -12,16 +12,9 @@ import pytest
 from helpers import inputs_of
 from launching import start
 
-from judge.calibration.grammar import WorldFiles, make_world, write_world
-from judge.calibration.world import Captioner
+from judge.calibration.grammar import WorldFiles
 
 INTERRUPTED = "judge: interrupted; give the same command again\n"
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
-    captioners = {"much": Captioner(stereotype=0.9)}
-    return write_world(make_world(120, seed=2), captioners, tmp_path_factory.mktemp("ending") / "world")
 
 
 def run(files: WorldFiles, out: Path, judge: str) -> list[object]:
@@ -35,10 +28,10 @@ def run(files: WorldFiles, out: Path, judge: str) -> list[object]:
     (0.0, signal.SIGINT, "linear"), (0.5, signal.SIGTERM, "lstm"), (1.0, signal.SIGHUP, "linear"),
 ])  # fmt: skip
 def test_an_interrupt_leaves_no_traceback(
-    files: WorldFiles, tmp_path: Path, moment: float, number: signal.Signals, judge: str
+    finished_world: WorldFiles, tmp_path: Path, moment: float, number: signal.Signals, judge: str
 ) -> None:
     """While the run works; ``attack/kills.py`` has other commands."""
-    process = start(*run(files, tmp_path / "out", judge))
+    process = start(*run(finished_world, tmp_path / "out", judge))
     while process.poll() is None and not (tmp_path / "out.partial" / "members").exists():
         time.sleep(0.01)
     time.sleep(moment)
@@ -120,8 +113,8 @@ def test_standard_output_that_takes_nothing(line: str, why: str | None) -> None:
     assert errors == ([what] if why else [])
 
 
-def test_too_little_memory_is_one_line(files: WorldFiles, tmp_path: Path) -> None:
-    done = shell("ulimit -v 400000; {}", *run(files, tmp_path / "out", "lstm"))
+def test_too_little_memory_is_one_line(finished_world: WorldFiles, tmp_path: Path) -> None:
+    done = shell("ulimit -v 400000; {}", *run(finished_world, tmp_path / "out", "lstm"))
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("judge: memory has run out. Let fewer work at a time (--workers 1)")
     assert "Traceback" not in done.stderr
