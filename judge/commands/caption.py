@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from judge.commands.console import report_failures, say, show_progress
-from judge.commands.images import image_names, open_masking, refuse_unmasked
+from judge.commands.images import find_masked, image_names, open_masking
 from judge.commands.setup import settings_beside
 from judge.config import OutputSettings, make_config
 from judge.config.inputs import BatchSettings, FolderSettings, ShownSettings
@@ -27,7 +27,7 @@ from judge.masking.categories import read_names
 from judge.masking.detectors import Failures
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import list_images
-from judge.masking.masked_images import MaskedImages, find_hidden
+from judge.masking.masked_images import MaskedImages
 from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
 from judge.types import Progress
@@ -177,17 +177,7 @@ def _open_images(config: CaptionConfig, progress: Progress | None) -> tuple[Mask
         return MaskedImages(config.images, names, max_pixels=config.max_pixels), failures
     masking = open_masking(config, config.mask)
     failures += masking.detector.strays if isinstance(masking.detector, GroundTruth) else ()
-    images = find_hidden(
-        config.images,
-        names,
-        detector=masking.detector,
-        hiding=masking.hiding,
-        truth=masking.truth,
-        max_pixels=config.max_pixels,
-        failures=failures,
-        progress=progress,
-    )
-    refuse_unmasked(config, images.masks, images.doubts)
+    images = find_masked(config, names, masking, detector=masking.detector, failures=failures, progress=progress)
     return images, failures
 
 

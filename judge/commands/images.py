@@ -177,6 +177,18 @@ def refuse_unmasked(
         raise JudgeError(what, where=where or f"--detector {config.finders[0]}", mend=mend)
 
 
+def find_masked(
+    config: inputs.MaskedSettings, names: Mapping[str, str], masking: Masking | None, *, detector: Detector, **how: Any
+) -> MaskedImages:
+    """What is hidden in the images ``names``; refused where it is almost nobody. ``how``: of :func:`find_hidden`."""
+    assert config.images is not None
+    hiding, truth = (masking.hiding, masking.truth) if masking else (None, None)
+    how |= {"hiding": hiding, "truth": truth, "max_pixels": config.max_pixels}
+    found = find_hidden(config.images, names, detector=detector, **how)
+    refuse_unmasked(config, found.masks, found.doubts)
+    return found
+
+
 def image_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int]:
     """The images to mask, and how many of the folder are left out.
 
@@ -299,15 +311,4 @@ class RunImages:
             detector = self.truth  # Things of all categories, which no other judge needs.
         if detector is None:
             return replace(self.plain, names=names)
-        found = find_hidden(
-            self.plain.folder,
-            names,
-            detector=detector,
-            hiding=masking and masking.hiding,
-            truth=masking and masking.truth,
-            max_pixels=self.plain.max_pixels,
-            regions=regions,
-            progress=self.progress,
-        )
-        refuse_unmasked(self.config, found.masks, found.doubts)
-        return found
+        return find_masked(self.config, names, masking, detector=detector, regions=regions, progress=self.progress)
