@@ -17,16 +17,14 @@ from transformers import TrainerCallback
 
 from judge.captioning import Captioned, caption_images
 from judge.captioning.writing import Writing
-from judge.commands.evaluate import RunConfig, evaluate, with_text
+from judge.commands.evaluate import RunConfig, evaluate, uses_images, with_text
+from judge.commands.images import described_images, known_images
 from judge.config import make_config
 from judge.corpus import Corpus
 from judge.corpus.captions import KEYWORDS
-from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, in_python, python_words
 from judge.judges.hf_models import wrap_captioner
-from judge.masking.images import list_images
 from judge.masking.masked_images import MaskedImages
-from judge.metrics import find_metric, spell_out
 from judge.report.tables import lines_of
 from judge.statistics.comparisons import HIGHER, LOWER
 from judge.training.launch import undisturbed
@@ -120,16 +118,12 @@ class AmplificationCallback(TrainerCallback):
         reading |= {} if labels is None else {"labels": labels, "attribute": settings.get("attribute")}
         reading |= {"lexicon": words} if isinstance(words := with_text(settings).get("lexicon"), str) else {}
         described = Corpus.read(human=human, captions={}, **reading).human.by_image
-        files = {canonical_id(name): name for name in list_images(Path(images))}
-        names = {image: files[image] for image in described if image in files}
-        if not names:
-            what = f"no file of any of the {len(described)} images with human captions"
-            raise JudgeError(what, where=str(images), mend="check that ids mean the same in both")
+        files = known_images(Path(images), None)
+        names = described_images(files, described, whose="human captions", where=str(images))
         self.log, self.every, self.processor = log, every, processor
         self.images, self.writing = MaskedImages(Path(images), names), writing or Writing()
-        sees = "image" in config.given or any(find_metric(name).uses_images for name in spell_out(config.metrics))
         self.settings = {"human": human, "labels": labels, "metrics": metrics, **settings}
-        self.settings |= {"images": images} if sees else {}
+        self.settings |= {"images": images} if uses_images(config.metrics) else {}
         self.results: dict[float, Result] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:  # noqa: ARG002 - as below

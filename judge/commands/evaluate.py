@@ -13,7 +13,7 @@ import typer
 
 from judge.commands.caption import add_captions, models_to_caption
 from judge.commands.console import say, show_progress
-from judge.commands.images import RunImages
+from judge.commands.images import RunImages, described_images
 from judge.commands.setup import (
     choose_lexicons,
     complete_labels,
@@ -290,16 +290,12 @@ def run(
             require("vision", "torch", "transformers", "PIL", "cv2", "pycocotools")
             human, plain = corpus.human.by_image, images.plain
             described = corpus.labels.by_image if corpus.alone and corpus.labels else human
-            names = {image: plain.names[image] for image in described if image in plain.names}
-            if not names:
-                whose = "labels" if corpus.alone else "human captions"
-                what = f"no file of any of the {len(described)} images with {whose}"
-                mend = "check that ids mean the same in all files"
-                raise JudgeError(what, where=f"--images {plain.folder}", mend=mend)
+            whose = "labels" if corpus.alone else "human captions"
+            names = described_images(plain.names, described, whose=whose, where=f"--images {plain.folder}")
             captions = {image: human.get(image, (name,))[:1] for image, name in names.items()}
             placeholders = [Captions(name, captions, source=name) for name in models]
             lay_out(replace(corpus, generated=(*corpus.generated, *placeholders)), plan, lexicons)
-            if _uses_images(plan):
+            if uses_images(plan.metrics):
                 images.hidden([])
             images.free()  # The captioner needs the memory.
             plain = replace(plain, names=names)
@@ -369,7 +365,7 @@ def _read_rewards(config: RunConfig, corpus: Corpus) -> dict[str, dict[str, str]
 
 def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> dict[str, Any]:
     """Settings that the numbers of judges that see images depend on, for ``metrics.json`` and the notes."""
-    if not _uses_images(plan):
+    if not uses_images(plan.metrics):
         return {}
     names = ["mask", "image_features"]
     rows = [row for row in map(find_metric, spell_out(plan.metrics)) if row.uses_images]
@@ -399,8 +395,9 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
     return {"sight": settings | prompted | plugin | ({"read_for": words} if words else {})}
 
 
-def _uses_images(plan: Plan) -> bool:
-    return any(find_metric(name).uses_images for name in spell_out(plan.metrics))
+def uses_images(metrics: Sequence[str]) -> bool:
+    """Whether a judge of these metrics sees images."""
+    return any(find_metric(name).uses_images for name in spell_out(metrics))
 
 
 def command(config: RunConfig) -> int:

@@ -218,6 +218,15 @@ def known_images(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
     return known
 
 
+def described_images(known: Mapping[str, str], described: Collection[str], *, whose: str, where: str) -> dict[str, str]:
+    """The images of ``described`` that are known (see :func:`known_images`), at least one; ``whose`` they are."""
+    names = {image: known[image] for image in described if image in known}
+    if not names:
+        what = f"no file of any of the {len(described)} images with {whose}"
+        raise JudgeError(what, where=where, mend="check that ids mean the same in all files")
+    return names
+
+
 def find_images(known: Mapping[str, str], image_ids: Sequence[str], folder: Path) -> dict[str, str]:
     """The images of ``image_ids`` among ``known`` ones (see :func:`known_images`) of ``folder``."""
     missing = [image for image in image_ids if image not in known]
