@@ -92,14 +92,9 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
             found.append(alignment)
             (folder / f"{side.captioner}.json").write_text(_coco(side.images, aligned), encoding="utf-8")
         shares = {entry.captioner: entry.reports["contextual"].lacking_substituted for entry in found}
-        files = {
-            SUBSTITUTIONS: substitutions_csv(found),
-            CURVE: curve_csv(found),
-            PLOT: curve_png(found, delta),
-            SUMMARY: alignment_json(found, vectors, delta),
-            SETTINGS: config.to_yaml(),
-        }
-        out.write(files)
+        texts = {SUBSTITUTIONS: substitutions_csv(found), CURVE: curve_csv(found)}
+        texts |= {SUMMARY: alignment_json(found, vectors, delta), SETTINGS: config.to_yaml()}
+        out.write({**texts, PLOT: curve_png(found, delta)})
     lines = [
         f"Shares of human words and tokens; contextual: below a cosine distance of {delta:g}.",
         "Of lacking: share of the human tokens that the captioner never uses for which a word of its own is found.",
