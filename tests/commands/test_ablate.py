@@ -75,7 +75,7 @@ def test_what_another_tool_found_is_a_detector(world: WorldFiles, tmp_path: Path
     mine = tmp_path / "Mine" / "found.json"
     mine.parent.mkdir()
     mine.write_text(json.dumps(document | {"annotations": found}), encoding="utf-8")
-    given = ["--images", world.folder / "images", "--instances", world.folder / "instances.json", "--resamples", 100]
+    given = [*pictures_of(world), "--resamples", 100]
     done = done_well("ablate", "detectors", *given, "--detectors", f"gt,Mine={mine}", "--out", tmp_path / "out")
     truth, row = results(tmp_path / "out")
     kept = [of for of in found if of["score"] > 0.5]
@@ -98,17 +98,16 @@ def test_what_another_tool_found_is_a_detector(world: WorldFiles, tmp_path: Path
 
 def test_all_objects_that_another_tool_found(world: WorldFiles, tmp_path: Path) -> None:
     """The file of the ground truth finds all that the ground truth has, whatever is hidden."""
-    truth = world.folder / "instances.json"
-    given = ["--images", world.folder / "images", "--instances", truth, "--detectors", f"gt,x={truth}"]
-    done_well("ablate", "detectors", *given, "--hide", "objects", "--resamples", 100, "--out", tmp_path / "out")
+    given = [*pictures_of(world), "--detectors", f"gt,x={world.folder / 'instances.json'}", "--hide", "objects"]
+    done_well("ablate", "detectors", *given, "--resamples", 100, "--out", tmp_path / "out")
     gt, other = results(tmp_path / "out")
     assert gt["recall"] == other["recall"] == 1
     assert gt["people_found"] == other["people_found"] > 0
 
 
 def test_vectors_of_a_file_hide_nothing(world: WorldFiles, tmp_path: Path) -> None:
-    given = [*inputs_of(world, "none"), "--image-features", tmp_path / "v.npz", "--out", tmp_path / "out"]
-    given += ["--images", world.folder / "images", "--instances", world.folder / "instances.json"]
+    vectors = ["--image-features", tmp_path / "v.npz"]
+    given = [*inputs_of(world, "none"), *pictures_of(world), *vectors, "--out", tmp_path / "out"]
     for what in ("masks", "detectors"):
         line = refusal("ablate", what, *given)
         assert "--image-features: vectors of a file are the same, whatever is hidden in the images" in line
