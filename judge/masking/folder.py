@@ -1,6 +1,5 @@
 """Mask a folder of images on all cores, in constant memory; errors of single images do not stop the others."""
 
-import hashlib
 import json
 import threading
 from collections.abc import Collection, Sequence
@@ -16,11 +15,12 @@ from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.detectors import Detector, Failures, collected
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.images import checksum_of, encode, path_inside, read_bytes, read_image
+from judge.masking.images import encode, path_inside, read_bytes, read_image
 from judge.masking.instances import BoolMask, Pixels
 from judge.masking.measured import MaskStatistics
 from judge.masking.people import Hiding
 from judge.types import Progress
+from judge.utils.identity import digest_of
 from judge.utils.parallel import in_order
 
 # Images on a contact sheet: evenly spread, and those first in which something is hidden.
@@ -125,8 +125,7 @@ class Finished:
             file.write(f"\n{line}\n")  # The line before may have been cut.
 
     def _key(self, images: Path, name: str) -> str:
-        content = checksum_of(read_bytes(images, name))
-        return hashlib.blake2b(f"{self.key} {name} {content}".encode(), digest_size=16).hexdigest()
+        return digest_of(f"{self.key} {name} ", read_bytes(images, name))
 
     def _state(self, row: Row) -> list[int]:
         found = (self.out / row.masked).stat()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import threading
@@ -20,6 +19,7 @@ from judge.masking.archives import SUFFIXES, find_archive, usable_id
 from judge.masking.instances import LoadedImage, Pixels
 from judge.utils.files import is_encodable, resolved
 from judge.utils.hub import explaining
+from judge.utils.identity import digest_of
 from judge.utils.reading import PICTURE, named_alike, open_regular
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def read_image(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Load
     data = read_bytes(folder, name)
     where = archive.where(name) if archive else str(folder / name)
     pixels, turned = decode(data, where=where, max_pixels=max_pixels)
-    return LoadedImage(name, pixels, turned, checksum_of(data))
+    return LoadedImage(name, pixels, turned, digest_of(data))
 
 
 def read_size(folder: Path, name: str) -> tuple[int, int] | None:
@@ -113,11 +113,6 @@ def read_bytes(folder: Path, name: str) -> bytes:
     """The file of image ``name``, not decoded; errors are those of :func:`read_image`."""
     archive = find_archive(folder)
     return archive.read(name) if archive else _read_bytes(path_inside(folder, name))
-
-
-def checksum_of(data: bytes) -> str:
-    """The checksum of an image file's bytes."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def has_image(folder: Path, name: str) -> bool:

@@ -1,6 +1,5 @@
 """Images with people hidden, as judges see them: by image id, masked in memory, never written."""
 
-import hashlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,11 +12,12 @@ from judge.masking import MAX_PIXELS
 from judge.masking.cache import Cached
 from judge.masking.detectors import Detector, Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.images import checksum_of, read_bytes, read_image, read_size
+from judge.masking.images import read_bytes, read_image, read_size
 from judge.masking.instances import PERSON, Box, Instance, Pixels, visible_boxes
 from judge.masking.measured import MaskStatistics, measure_masks
 from judge.masking.people import Hiding
 from judge.types import Doubt, Progress
+from judge.utils.identity import digest_of
 
 THUMBNAIL = 320
 """Pixels along the longer side of an image in a report."""
@@ -65,13 +65,13 @@ class MaskedImages:
         Settings that change no pixel do not change it: an image in which nothing is hidden has the key of its file.
         """
         name = self._name(image_id)
-        content = self.checksums.get(name) or checksum_of(read_bytes(self.folder, name))
+        content = self.checksums.get(name) or digest_of(read_bytes(self.folder, name))
         if not (how := self.hiding) or not ((chosen := how.chosen(self.hidden[name])) or how.background):
             return content
         things = [(instance.counts, instance.box, instance.crowd) for instance in chosen]
         share = how.share if how.mode == "partial" else None
         decisive = content, how.mode, share, how.dilation, how.fill, how.background or None, things
-        return hashlib.blake2b(repr(decisive).encode(), digest_size=16).hexdigest()
+        return digest_of(repr(decisive))
 
     def boxes(self, image_id: str) -> tuple[Box, ...]:
         """Where visible things are; none if ``regions`` were not computed."""
