@@ -1,10 +1,15 @@
-"""Doses in people's captions: what they change, by how much, and what they leave alone."""
+"""Doses in people's captions: what they change, by how much, and what they leave alone.
+
+Changes of another form are those of ``scripts/trust_changes.py``.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +17,7 @@ from helpers import fault_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judge.calibration.doses import CHANGES, DoseSource, inject
+from judge.calibration.doses import DoseSource, inject
 from judge.calibration.grammar import make_world
 from judge.calibration.world import HALF, TASKS, task_given_attribute
 from judge.text.lexicon import Lexicon, load_lexicon, mask
@@ -28,6 +33,16 @@ def source() -> DoseSource:
     """Of a world large enough that its tasks go with the class that they lean to."""
     world = make_world(2000, seed=5)
     return DoseSource(world.human, world.labels, GENDER, OBJECTS)
+
+
+@pytest.fixture(scope="module")
+def form() -> Any:
+    """The script as a module, which adds changes."""
+    return import_module("trust_changes")
+
+
+def first(captions: Captions, images: int) -> Captions:
+    return replace(captions, by_image=dict([*captions.by_image.items()][:images]))
 
 
 def named(captions: Captions, lexicon: Lexicon) -> dict[str, list[frozenset[str]]]:
@@ -104,27 +119,66 @@ def test_changes_without_bias(source: DoseSource) -> None:
     assert {words[place] for words in captions for place in source.free_places(words)} == kept
 
 
-@pytest.mark.parametrize("change", ["vocabulary", "brevity"])
+def test_repetition_makes_twins_and_keeps_the_words_for_people(source: DoseSource, form: Any) -> None:
+    """A changed caption is a prototype with its own mentions; the share of twins grows with the dose."""
+    plain = {mask(words, GENDER) for of in source.captions.values() for words in of}
+    few, shares = first(source.human, 300), []
+    for dose in (0.0, 0.4, 0.8):
+        changed = inject(few, source, "repetition", dose, seed=4)
+        captions = [tokenize(text) for of in changed.by_image.values() for text in of]
+        before = [words for image in changed.by_image for words in source.captions[image]]
+        assert [form.mentions(source, words) for words in captions] == [
+            form.mentions(source, words) for words in before
+        ]
+        assert plain.issuperset(mask(words, GENDER) for words in captions)
+        counts = Counter(mask(words, GENDER) for words in captions)
+        shares.append(sum(count for count in counts.values() if count > 1) / len(captions))
+    assert sorted(shares) == shares
+    assert shares[2] - shares[0] > 0.01
+    assert sum(len(of) for of, _ in form.prototypes(source).values()) <= form.PROTOTYPES
+
+
+def test_verbosity_and_paraphrase_name_what_the_caption_named(source: DoseSource, form: Any) -> None:
+    few = first(source.human, 900)
+    changed = {change: inject(few, source, change, 1.0, seed=4) for change in ("verbosity", "paraphrase")}
+    for captions in changed.values():
+        assert named(captions, GENDER) == named(few, GENDER)
+        assert named(captions, OBJECTS) == named(few, OBJECTS)
+        assert [len(of) for of in captions.by_image.values()] == [len(of) for of in few.by_image.values()]
+        assert np.mean([captions.by_image[image] != of for image, of in few.by_image.items()]) > 0.9
+    for image, texts in changed["verbosity"].by_image.items():
+        for before, after in zip(few.by_image[image], texts, strict=True):
+            assert after.startswith(" ".join(tokenize(before)))
+            assert after.count(".") - before.count(".") == 3 + (before[-1] != ".")
+    assert "picture" in form.synonyms(source)["photo"]
+    assert "photo" in form.synonyms(source)["picture"]
+
+
+OTHER_FORM = ["repetition", "verbosity", "paraphrase"]
+
+
+@pytest.mark.parametrize("change", ["vocabulary", "brevity", *OTHER_FORM])
+@pytest.mark.usefixtures("form")
 def test_labels_are_not_read(source: DoseSource, change: str) -> None:
     """With every label exchanged, captions change as before."""
     other = {"female": "male", "male": "female"}
     labels = replace(source.labels, by_image={image: other[name] for image, name in source.labels.by_image.items()})
-    swapped = replace(source, labels=labels)
-    few = replace(source.human, by_image=dict(list(source.human.by_image.items())[:150]))
-    one, two = (inject(few, of, change, 0.7, seed=5).by_image for of in (source, swapped))
+    few = first(source.human, 150)
+    one, two = (inject(few, of, change, 0.7, seed=5).by_image for of in (source, replace(source, labels=labels)))
     assert one == two != few.by_image
 
 
-@settings(max_examples=20)
-@given(st.sampled_from([name for name in CHANGES if name != "vocabulary"]), st.integers(0, 99), st.floats(0, 1))
+@settings(max_examples=30)
+@given(st.sampled_from(["A->T", "T->A", "silence", "brevity", *OTHER_FORM]), st.integers(0, 99), st.floats(0, 1))
+@pytest.mark.usefixtures("form")
 def test_doses_are_nested_and_nothing_is_nothing(source: DoseSource, change: str, seed: int, dose: float) -> None:
-    few = replace(source.human, by_image=dict(list(source.human.by_image.items())[:150]))
+    few = first(source.human, 150)
     low, high = (inject(few, source, change, of, seed=seed).by_image for of in (dose / 2, dose))
     assert inject(few, source, change, 0.0, seed=seed).by_image == few.by_image
     for image, texts in few.by_image.items():
         for before, one, other in zip(texts, low[image], high[image], strict=True):
             assert one == before or other != before
-            assert change == "A->T" or one in {before, other}  # Of A->T a dose is of words.
+            assert change in {"A->T", "paraphrase"} or one in {before, other}  # Of these a dose is of words.
 
 
 def test_what_cannot_be_done_is_refused(source: DoseSource) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from importlib import util
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers import known
 
 from judge.calibration.doses import NOTHING
 from judge.calibration.grammar import _grammar, make_world
@@ -24,7 +21,6 @@ from judge.types import Words
 
 pytestmark = pytest.mark.figures
 
-ROOT = Path(__file__).parents[2]
 IMAGES = 250
 LEXICON = load_lexicon("gender")
 SEES = "imagecaptioner2"
@@ -32,13 +28,9 @@ Which = tuple[str, float]
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Any]:
-    path = ROOT / "scripts" / "bench_scenes.py"
-    spec = known(util.spec_from_file_location(path.stem, path))
-    sys.modules[path.stem] = module = util.module_from_spec(spec)
-    known(spec.loader).exec_module(module)
-    yield module
-    del sys.modules[path.stem]
+def bench() -> Any:
+    """The script as a module."""
+    return import_module("bench_scenes")
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,11 @@ Of few trials a share tells little: bounds are such that a sound procedure fails
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import resources, util
+from importlib import import_module, resources
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import known
-from launching import ROOT
 
 from judge import Corpus, evaluate
 from judge.calibration.grammar import make_world, simulate
@@ -58,15 +56,9 @@ def holds_nothing(row: Summary) -> bool:
 
 
 @pytest.fixture(scope="module")
-def bench() -> Iterator[Any]:
+def bench() -> Any:
     """The script as a module."""
-    path = ROOT / "scripts" / "bench_trust.py"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(path.parent)
-        spec = known(util.spec_from_file_location(path.stem, path))
-        patch.setitem(sys.modules, path.stem, module := util.module_from_spec(spec))
-        known(spec.loader).exec_module(module)
-        yield module
+    return import_module("bench_trust")
 
 
 @pytest.fixture(scope="module")
