@@ -122,13 +122,9 @@ def caption_images(
             images, on any number of processes; the caller removes it. None to store nothing.
         progress: called with the number of images captioned, of this process's share.
     """
-    with launch.raise_together():
-        if store:
-            if store.is_file():
-                what, mend = "is a file of captions that an earlier version left unfinished", "delete it"
-                raise JudgeError(what, where=str(store), mend=mend)
-            with writing(store):
-                store.mkdir(parents=True, exist_ok=True)
+    if store:
+        with launch.raise_together(), writing(store):
+            store.mkdir(parents=True, exist_ok=True)
     with quiet():
         writer, about = _make_writer(model, how, device, endpoint)
         # The main process looks at the images' sizes.

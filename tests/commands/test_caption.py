@@ -359,14 +359,11 @@ def test_faults_are_one_line_and_leave_nothing(folder: Folder, extra: list[str],
     assert (folder.left(), folder.instances.read_bytes()) == ([], before)
 
 
-def test_captions_that_an_earlier_version_left_unfinished_are_one_line(folder: Folder) -> None:
-    """They were lines of a file; each batch now has a file of its own, in a folder."""
-    earlier = folder.root / ".out.json.partial"
-    earlier.write_text('["key", "1", "key", "a dog"]\n')
-    assert f"{earlier}: is no folder of captions of an unfinished run" in refusal(*folder.given())
-    line = fault_of(caption_images, str(folder.model), MaskedImages(folder.images, {}), Writing(), store=earlier)
-    assert line == f"{earlier}: is a file of captions that an earlier version left unfinished. Delete it."
-    assert earlier.read_text()
+def test_a_file_in_place_of_unfinished_captions_is_one_line(folder: Folder) -> None:
+    other = folder.root / ".out.json.partial"
+    other.write_text("of somebody else")
+    assert f"{other}: is no folder of captions of an unfinished run" in refusal(*folder.given())
+    assert other.read_text()
 
 
 # In ``judge evaluate``.
