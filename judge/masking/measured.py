@@ -100,7 +100,7 @@ def hide_nobody(masks: Mapping[str, Any]) -> str:
     where = f"of {masks['of']:,} images"
     if masks["pixels"] > 1 - LEAST:
         return f"masks hide {masks['pixels']:.1%} of the pixels {where}"
-    if masks.get("corners", 0) > _MOST:  # Runs of earlier versions have no such entry.
+    if masks["corners"] > _MOST:
         return f"masks cover all four corners, so probably the background, in {masks['corners']:.1%} {where}"
     if masks["recall"] is not None:
         return f"masks find {masks['recall']:.1%} of the pixels of people" if masks["recall"] < LEAST else ""

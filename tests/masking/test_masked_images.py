@@ -192,7 +192,7 @@ def test_masks_that_hide_the_background_are_told_or_refused(tmp_path: Path) -> N
     assert told([part] * 4, labels=(), background=True) == ("", "")
 
 
-MASKS = {"of": 100, "images": 1.0, "people": 1.0, "pixels": 0.1, "recall": None, "precision": None}
+MASKS = {"of": 100, "images": 1.0, "people": 1.0, "pixels": 0.1, "corners": 0.0, "recall": None, "precision": None}
 
 
 @pytest.mark.parametrize(
