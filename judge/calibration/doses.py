@@ -115,26 +115,18 @@ class DoseSource:
         entry = " ".join(words)
         return any(entry.endswith(end) and entry.removesuffix(end) in self.tasks.classes[task] for end in ("s", "es"))
 
-    def named_places(self, words: Words) -> set[int]:
-        """Places of words that name the attribute or a task, or are hidden with them."""
-        lexicons = [lexicon for lexicon in (self.attribute, self.tasks) if lexicon]
-        return {place for of in lexicons for start, stop, _ in of.find(words) for place in range(start, stop)}
-
     def free_places(self, words: Words) -> list[int]:
-        """Places of content words that name neither the attribute nor a task."""
-        taken = self.named_places(words)
+        """Places of content words that name neither the attribute nor a task, and are not hidden with them."""
+        lexicons = [lexicon for lexicon in (self.attribute, self.tasks) if lexicon]
+        taken = {place for of in lexicons for start, stop, _ in of.find(words) for place in range(start, stop)}
         return [place for place, word in enumerate(words) if place not in taken and is_content(word)]
 
     @cached_property
-    def _free_words(self) -> Counter[str]:
-        """Number of uses of each content word that names neither the attribute nor a task."""
-        written = [words for captions in self.captions.values() for words in captions]
-        return Counter(words[place] for words in written for place in self.free_places(words))
-
-    @cached_property
     def common_words(self) -> list[str]:
-        """Content words that name neither the attribute nor a task, the most frequent first."""
-        return sorted(self._free_words, key=lambda word: (-self._free_words[word], word))
+        """The words at ``free_places`` of all captions, the most frequent first."""
+        written = [words for captions in self.captions.values() for words in captions]
+        uses = Counter(words[place] for words in written for place in self.free_places(words))
+        return sorted(uses, key=lambda word: (-uses[word], word))
 
     @cached_property
     def vectors(self) -> Vectors:
