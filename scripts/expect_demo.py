@@ -63,24 +63,18 @@ def measure(seed: int, images: int, *, with_images: bool) -> list[dict[str, Any]
         settings |= {"seed": seed, "refits": 0, "chance": 0, "out": None}
         result = run(make_config(settings, RunConfig))
     return [
-        {"seed": seed, "images": images, "row": f"{row.captioner} {row.metric.name}", "human": row.human}
-        | {"generated": row.generated, "amplification": row.amplification}
-        for row in result.summaries
+        {"seed": seed, "images": images, "row": f"{of.captioner} {of.metric.name}", "amplification": of.amplification}
+        for of in result.summaries
     ]
 
 
 def summarise(rows: Sequence[dict[str, Any]], images: int) -> dict[str, Any]:
-    """Means over worlds, and the standard deviation of the amplification."""
+    """The mean amplification over worlds, and its standard deviation."""
     found: dict[str, Any] = {}
     for name in dict.fromkeys(row["row"] for row in rows):
-        mine = [row for row in rows if row["row"] == name]
-        means = {key: round(float(np.mean([row[key] for row in mine])), 4) for key in ("human", "generated")}
-        values = np.array([row["amplification"] for row in mine])
-        found[name] = means | {
-            "amplification": round(float(values.mean()), 4),
-            "sd": round(float(values.std(ddof=1)), 4),
-            "worlds": len(mine),
-        }
+        values = np.array([row["amplification"] for row in rows if row["row"] == name])
+        mean, sd = float(values.mean()), float(values.std(ddof=1))
+        found[name] = {"amplification": round(mean, 4), "sd": round(sd, 4), "worlds": len(values)}
     return {"images": images, "rows": found}
 
 
