@@ -160,17 +160,15 @@ def test_masks_of_other_tools(images: Path) -> None:
     code, left, printed = masked(images, write(path, results[:1]))
     assert (code, left) == (0, [0, 600])
     assert "1 of 2 images have no record in " in printed
-    masks, labels = images.parent / "masks" / "val", images.parent / "labels"
+    masks = images.parent / "masks" / "val"
     masks.mkdir(parents=True)
-    labels.mkdir()
     for n, box in BOXES.items():
         values = box_mask(box, (HEIGHT, WIDTH)).astype(np.uint16) * n  # Numbers of instances, as 16 bits hold them.
         Image.fromarray(values if n == 1 else values.astype(np.uint8)).save(masks / f"{n:012d}.png")
-        x, y, width, height = box
-        shares = np.array([x + width / 2, y + height / 2, width, height] if n == 1 else polygon(*box)).reshape(-1, 2)
-        numbers = (shares / [WIDTH, HEIGHT]).ravel()
-        (labels / f"{n:012d}.txt").write_text(f"1 {' '.join(map(str, numbers))}{' 0.8' * (n == 2)}\n")
     assert masked(images, masks.parent)[:2] == (0, [0, 0])
+    lines = spelled(1, *shares_of(BOXES[1])), spelled(1, *corners_of(BOXES[2]), 0.8)
+    labels = label_files(images.parent / "labels", *lines)
+    (labels / "classes.txt").unlink()
     assert "its classes have no names" in masked(images, labels)[2]
     names = images.parent / "data.yaml"
     names.write_text("names:\n  0: dog\n  1: pedestrian\n")
