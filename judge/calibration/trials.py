@@ -71,15 +71,11 @@ def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterat
     """Yield all draws of human captions; for each image one stays human, and another stands for the captioner's."""
     for number, changes in design.numbered():
         drawn = people_as_captioner(corpus, source.labels, images=design.images, seed=_seed_of(design.seed, number))
-        yield from _dosed(drawn, source, design, number, changes)
-
-
-def _dosed(drawn: Corpus, source: DoseSource, design: Design, number: int, changes: Sequence[str]) -> Iterator[Trial]:
-    yield Trial(NOTHING, 0.0, number, drawn)
-    for change, dose in product(changes, sorted(set(design.doses))):
-        seed = _seed_of(design.seed, number + 1, [*CHANGES].index(change))
-        changed = inject(drawn.generated[0], source, change, dose, seed=seed)
-        yield Trial(change, dose, number, replace(drawn, generated=(changed,)))
+        yield Trial(NOTHING, 0.0, number, drawn)
+        for change, dose in product(changes, sorted(set(design.doses))):
+            seed = _seed_of(design.seed, number + 1, [*CHANGES].index(change))
+            changed = inject(drawn.generated[0], source, change, dose, seed=seed)
+            yield Trial(change, dose, number, replace(drawn, generated=(changed,)))
 
 
 def _seed_of(*parts: int) -> int:

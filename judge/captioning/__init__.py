@@ -144,11 +144,11 @@ def caption_images(
         count = total - sum(map(len, left))
         if isinstance(writer, EndpointWriter):
             writer.answered = count > 0
-        for batch, (found, errors) in zip(left, _caption(writer, images, left, stored), strict=True):
+        for batch, done in zip(left, _caption(writer, images, left, stored), strict=True):
             count += len(batch)
             if progress:
                 progress("captioning", count, total)
-            yield _captioned(found, errors)
+            yield done
         yield Captioned(notes=writer.notes)
 
     parts = launch.share_out(batches, caption)
@@ -196,8 +196,8 @@ def _captioned(captions: Mapping[str, Caption], failures: Sequence[tuple[str, Ju
 
 def _caption(
     writer: Writer, images: MaskedImages, batches: Sequence[Sequence[str]], stored: _Store
-) -> Iterator[tuple[dict[str, Caption], Failures]]:
-    """Yield the captions by image, and the errors, of each batch; the next batch is read meanwhile."""
+) -> Iterator[Captioned]:
+    """Caption each batch; the next one is read meanwhile."""
 
     def read(image: str) -> tuple[str, Any] | JudgeError:
         try:
@@ -221,7 +221,7 @@ def _caption(
                 texts = writer.write([prepared for _, prepared in sound.values()])
                 stored.put({name: text for (name, _), text in zip(sound.values(), texts, strict=True)})
                 errors = [(images.names[image], e) for image, e in found.items() if isinstance(e, JudgeError)]
-                yield dict(zip(sound, texts, strict=True)), errors
+                yield _captioned(dict(zip(sound, texts, strict=True)), errors)
 
 
 def caption_records(captions: Mapping[str, str]) -> list[dict[str, object]]:
