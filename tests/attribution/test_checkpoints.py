@@ -21,7 +21,6 @@ from judge.text.lexicon import Lexicon, load_lexicon
 pytestmark = pytest.mark.usefixtures("one_thread")
 MAPPED = sorted(FAMILIES.keys() - {"mllama", "pix2struct"})
 CPU = torch.device("cpu")
-METHODS = BY_GRADIENTS
 SAMPLE = SAMPLES[0]
 # Rows and columns of the grid, for an image of 40 x 56 pixels.
 GRIDS = {"qwen2_vl": (3, 4), "qwen2_5_vl": (3, 4), "florence2": (4, 4)}
@@ -44,7 +43,7 @@ def test_maps_of_every_family(family: str, checkpoint: Checkpoints) -> None:
         copies = view.scores(view.shown.expand(3, *view.shown.shape[1:]))
     assert copies.numpy() == pytest.approx(np.array([[first - second, second - first]] * 3), abs=1e-4)
     assert grad_cam(view, 0).shape == GRIDS.get(family, (2, 2))
-    for method in METHODS:
+    for method in BY_GRADIENTS:
         mass, again, other = (attribute(method, view, pixels, 0, samples=2, seed=seed) for seed in (1, 1, 2))
         assert mass.shape == (40, 56)
         assert (mass >= 0).all()
@@ -133,7 +132,7 @@ def test_the_explained_word_is_the_most_probable_one(family: str, checkpoint: Ch
     assert own == pytest.approx(max(others), abs=1e-4)
     # A share of all probability: special tokens are left out.
     assert 0 < float(np.exp(others).sum()) <= 1 + 1e-4
-    for method in METHODS:
+    for method in BY_GRADIENTS:
         assert attribute(method, view, pixels, 0, samples=2).shape == (40, 56)
 
 

@@ -32,7 +32,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
 JUDGES = ["sat", "grit", "vl-lic", "vl-lic-lstm"]
 CPU = torch.device("cpu")
-METHODS = BY_GRADIENTS
 
 
 class Trained:
@@ -88,10 +87,10 @@ def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tm
     """The log-odds of its probabilities, up to the half precision of cached features; maps by both methods."""
     saved = trained.saved(judge)
     answers, _ = answer(saved, [SAMPLES], features=tmp_path, images=trained.pictures)
-    found, notes = explain_predictions(saved, SAMPLES, trained.pictures, METHODS, device=CPU)
+    found, notes = explain_predictions(saved, SAMPLES, trained.pictures, BY_GRADIENTS, device=CPU)
     assert notes == []
     explained = list(found)
-    assert [(one.image_id, one.method) for one in explained] == [(s.image_id, m) for s in SAMPLES for m in METHODS]
+    assert [(one.image_id, one.method) for one in explained] == [(s.image_id, m) for s in SAMPLES for m in BY_GRADIENTS]
     for one, row in zip(explained[::2], answers.probabilities, strict=True):
         assert one.answer == saved.target.classes[int(row.argmax())]
         assert one.value == pytest.approx(float(np.log(row.max() / row.min())), abs=2e-3)
@@ -137,7 +136,7 @@ def test_a_table_by_masking(trained: Trained, tmp_path: Path) -> None:
     assert "Where they looked" in done.stdout
     summary = read_json(out / "attribution.json")
     table = {(row["masking"], row["method"]): row for row in summary["pictures"]}
-    assert set(table) == {(mask, method) for mask in ("segment", "none") for method in METHODS}
+    assert set(table) == {(mask, method) for mask in ("segment", "none") for method in BY_GRADIENTS}
     rows = read_rows(out / "pictures.csv")
     assert len(rows) == 2 * 2 * 3
     areas = {row["image_id"]: float(row["area_outside"]) for row in rows}
