@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import few
+from helpers import few, settings_of
 
 from judge import evaluate
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -16,33 +16,15 @@ from judge.measure import Result
 
 pytestmark = pytest.mark.slow
 SIZE = 64
-QUICK: dict[str, Any] = {
-    "metrics": "imagecaptioner2",
-    "judge": "sat",
-    # Small, and asked in few words: judges that read less between what tells and the answer learn in fewer steps.
-    "backbone": "test_resnet",
-    "template": "is [Answer]",
-    "backbone_weights": "random",
-    "image_size": SIZE,
-    "protocol": "paper",
-    "seeds": 1,
-    "epochs": 8,
-    "batch_size": 32,
-    "learning_rate": 0.004,
-    "refits": 0,
-    "chance": 0,
-    "resamples": 100,
-    # Other tests run beside these: two processes that train would each start, and wait for the other.
-    "workers": 1,
-}
+# Judges are asked in few words: those that read less between what tells and the answer learn in fewer steps.
+LEARNING = {"epochs": 8, "batch_size": 32, "learning_rate": 0.004, "template": "is [Answer]"}
 # Of few words, which judges learn from few images.
 KNOBS = {name: Captioner(dose, vocabulary=3) for name, dose in (("zero", 0.0), ("middle", 0.5), ("high", 1.0))}
 
 
 def measured(files: WorldFiles, **settings: Any) -> Result:
-    given = {"human": files.human, "captions": dict(files.captions), "labels": files.labels}
-    given |= {"images": files.folder / "images", "instances": files.folder / "instances.json"}
-    return evaluate(**{**QUICK, **given, "features": files.folder.parent / "features", **settings})
+    given = settings_of(files, files.folder.parent) | LEARNING | {"metrics": "imagecaptioner2"}
+    return evaluate(**given | settings)
 
 
 def by_captioner(result: Result) -> dict[str, float]:
