@@ -20,18 +20,12 @@ CATEGORIES = (PERSON, *TASKS)
 
 
 def write_images(
-    scenes: Sequence[Scene],
-    folder: Path,
-    *,
-    seed: int = 0,
-    size: int = 160,
-    workers: int | None = None,
-    progress: Progress | None = None,
+    scenes: Sequence[Scene], folder: Path, *, seed: int = 0, size: int = 160, progress: Progress | None = None
 ) -> None:
     """Write ``images/000000000001.png`` and so on, ``instances.json`` in COCO's form, and a contact sheet.
 
-    The annotation of the person in front has ``"foreground": 1``, every other 0. The files are the same for any number
-    of ``workers``: threads, None for one a core. What a failure leaves behind is the caller's to remove.
+    The annotation of the person in front has ``"foreground": 1``, every other 0. What a failure leaves behind is the
+    caller's to remove.
     """
     from joblib import Parallel, delayed
 
@@ -58,7 +52,7 @@ def write_images(
         return found
 
     annotations: list[dict[str, Any]] = []
-    pool = Parallel(workers or -1, prefer="threads", return_as="generator")
+    pool = Parallel(-1, prefer="threads", return_as="generator")
     for done, found in enumerate(pool(delayed(write)(scene) for scene in scenes), start=1):
         annotations += ({"id": number, **fields} for number, fields in enumerate(found, start=len(annotations) + 1))
         if progress:

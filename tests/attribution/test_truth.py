@@ -50,7 +50,7 @@ class Scenes:
     def __post_init__(self) -> None:
         parameters = Parameters(association=0.0, setting_association=self.setting, place=0.0)
         world = make_world(SCENES, seed=SEED, parameters=parameters)
-        write_images(world.scenes, self.folder / "scenes", seed=SEED, size=SIZE, workers=1)
+        write_images(world.scenes, self.folder / "scenes", seed=SEED, size=SIZE)
         self.samples = [
             Sample(s.image_id, "human", 0, ("a", "<gender>"), (GENDER.classes.index(s.attribute),), image=s.image_id)
             for s in world.scenes
