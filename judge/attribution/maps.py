@@ -149,13 +149,10 @@ class View:
 
 
 def log_odds(scores: Tensor, target: Target) -> Tensor:
-    """Natural log-odds of each answer among the target's, [N, A].
+    """Natural log-odds of each answer, [N, A], from logits or log-probabilities, [N, A].
 
-    For a class: log p minus the mean log p of the others (with two classes log p / (1 - p)). For a task:
-    log p / (1 - p).
-
-    ``scores`` are logits or log-probabilities, [N, A]. One class of an attribute is true (softmax); each task may be
-    true (sigmoid).
+    For a class, one of which is true (softmax): log p minus the mean log p of the others (with two classes
+    log p / (1 - p)). For a task, each of which may be true (sigmoid): log p / (1 - p).
     """
     if target.kind == "tasks":
         return scores
@@ -193,9 +190,8 @@ def attribute(
 ) -> FloatArray:
     """An answer's attributions on an image, [H, W] float64; by gradients their positive part.
 
-    ``method``: "grad-cam", of the last grid of visual features, enlarged bilinearly; "gradient-shap", of pixels, at
-    random points as many as ``samples``; or "exact", see :class:`View`. The image's id as ``seed`` gives each image
-    its own random stream.
+    ``method``: "grad-cam", of the last grid of visual features; "gradient-shap", of pixels, at ``samples`` random
+    points; or "exact", see :class:`View`. The image's id as ``seed`` gives each image its own random stream.
 
     Raises:
         JudgeError: the network's family has no such map; the message says why.

@@ -64,10 +64,9 @@ class ExplainedAnswers:
 
 @dataclass(frozen=True)
 class WordAttribution:
-    """Contributions of words to N predictions.
+    """Contributions of words to N predictions, by one of ``WORD_METHODS``.
 
     Attributes:
-        method: one of ``WORD_METHODS``.
         contributions: of each caption's words, in order, [N] of [words].
         base: the predictions without any word, [N]; with the contributions they sum to the total. NaN for methods
             whose contributions do not add up.
@@ -192,8 +191,7 @@ def word_methods(saved: Saved) -> dict[str, str]:
 def word_table(answers: ExplainedAnswers, found: Sequence[WordAttribution]) -> pd.DataFrame:
     """One row per caption, word and method, by caption, then method, then place: the columns of ``words.csv``.
 
-    ``explained``: the class; ``probability``: the judge's probability of it; ``base`` and ``total``: see
-    :class:`WordAttribution`.
+    ``explained``: the class; ``probability``: that of this class; ``base``, ``total``: see :class:`WordAttribution`.
     """
     each = zip(answers.samples, answers.classes, answers.probabilities, strict=True)
     names = answers.saved.judge, answers.saved.path.name

@@ -67,8 +67,7 @@ class Yolo:
     """An Ultralytics model as a detector.
 
     Images are passed one at a time: Ultralytics pads the images of a batch to one shape, and drops the rest of a batch
-    when non-maximum suppression takes too long. ``export``: ``task`` and, if it has one, ``imgsz`` of an ONNX file; a
-    ``.pt`` file has its own.
+    when non-maximum suppression takes too long. ``export``: ``task`` and perhaps ``imgsz`` of an ONNX file.
     """
 
     name = "yolo"
