@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import timm
 import torch
-from helpers import GENDER, done_well, fault_of, few, read_json, read_rows, settings_of
+from helpers import GENDER, done_well, fault_of, few, pictures_of, read_json, read_rows, settings_of
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.vision_transformer import VisionTransformer
 from transformers import ViTConfig, ViTImageProcessor, ViTModel
@@ -269,16 +269,8 @@ def test_the_command_makes_exact_maps(trained: Trained, tmp_path: Path) -> None:
     """By default, beside words; the table has the sum of a map and the log-odds without the image."""
     captions = tmp_path / "new.json"
     captions.write_text('{"1": "a man with a tie", "2": "a man on a sofa"}')
-    seen = ["--images", trained.folder, "--instances", trained.files.folder / "instances.json"]
-    given = [
-        "--judge-weights",
-        trained.patches.path,
-        "--captions",
-        captions,
-        *seen,
-        "--features",
-        trained.root / "features",
-    ]
+    given = ["--judge-weights", trained.patches.path, "--captions", captions, *pictures_of(trained.files)]
+    given += ["--features", trained.root / "features"]
     out = tmp_path / "out"
     done_well("attribute", *given, "--out", out)
     rows = read_rows(out / "pictures.csv")

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import done_well, few, read_json, read_rows, refusal, save_captioner, settings_of
+from helpers import done_well, few, pictures_of, read_json, read_rows, refusal, save_captioner, settings_of
 from tiny_bert import save_bert
 
 from judge.attribution.judge_views import explain_predictions, open_views
 from judge.attribution.maps import BY_GRADIENTS, grad_cam
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
+from judge.commands.images import known_images
 from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
 from judge.judges.grit import GridsAndRegions
@@ -43,14 +44,12 @@ class Trained:
         self.files: WorldFiles = few(write_world(make_world(24, seed=5), captioners, root / "world", pictures=SIZE))
         self.reader, self.captioner = save_bert(root / "bert"), save_captioner(root / "git")
         self.images, self.instances = self.files.folder / "images", self.files.folder / "instances.json"
-        self.seen = ["--images", self.images, "--instances", self.instances, "--features", root / "features"]
+        self.seen = [*pictures_of(self.files), "--features", root / "features"]
         self.jobs = self.train("segment", [*JUDGES, f"hf:{self.captioner}", "sat-caption-only"])
         self.plain = self.train("none", ["sat"])
         truth = GroundTruth.read(self.instances)
-        names = {truth.image_id(name): name for name in truth.images}
-        self.pictures = find_hidden(
-            self.images, {str(int(i or 0)): n for i, n in names.items()}, detector=truth, hiding=Hiding(), regions=True
-        )
+        names = known_images(self.images, truth)
+        self.pictures = find_hidden(self.images, names, detector=truth, hiding=Hiding(), regions=True)
 
     def train(self, mask: str, judges: list[str]) -> list[Job]:
         settings = settings_of(self.files, self.root) | {"learning_rate": 0.01}
