@@ -48,7 +48,7 @@ from judge.judges.linear import LinearJudge
 from judge.measure import measure
 from judge.metrics.counted.multi import Multi
 from judge.report.directory import metrics_json
-from judge.text.alignment import align
+from judge.text.alignment import Aligner
 from judge.text.lexicon import load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.text.vectors import VectorCache
@@ -148,9 +148,9 @@ def measure_words() -> None:
     count = len(human)
     words = timed("tokenised", lambda: [tokenize(text) for text in human], count)
     masked = timed("masked", lambda: [mask(of, lexicon) for of in words], count)
-    timed("aligned, constant", lambda: align(masked, generated, how="constant"), count)
+    timed("aligned, constant", lambda: Aligner("constant").align(masked, generated), count)
     vectors = timed("vectors learnt", lambda: VectorCache("corpus", set).vectors(masked), count)
-    timed("aligned, contextual", lambda: align(masked, generated, how="contextual", vectors=vectors), count)
+    timed("aligned, contextual", lambda: Aligner("contextual", vectors).align(masked, generated), count)
 
 
 def measure_linear(sizes: Sequence[int] = (4_500, 9_000, 18_000, 36_000)) -> None:

@@ -3,7 +3,8 @@
 from judge.evidence.builder import Aligning, EvidenceBuilder, Truth, mention_table
 from judge.evidence.joined import MINIMUM_IMAGES, PEOPLE, Joined
 from judge.evidence.preparation import Preparation, TextOptions
-from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides, Slot
+from judge.evidence.sides import Evidence, MaskedCaption, Resample, ResampleKind, Sides, Slot
+from judge.text.alignment import Aligner
 
 __all__ = [
     "MINIMUM_IMAGES", "PEOPLE", "Aligner", "Aligning", "Evidence", "EvidenceBuilder", "Joined", "MaskedCaption",

@@ -18,9 +18,9 @@ from judge.errors import JudgeError
 from judge.evidence.belonging import class_kappa, likeness
 from judge.evidence.joined import INDEX_COVERAGE, MINIMUM_IMAGES, PEOPLE, Joined, Row, named_sides
 from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions, texts_of
-from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Sides
+from judge.evidence.sides import Evidence, MaskedCaption, Sides
 from judge.metrics import Metric
-from judge.text.alignment import AlignmentName
+from judge.text.alignment import Aligner, AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks
 from judge.text.lexicon import Lexicon, Lexicons, mask
 from judge.text.survey import Coverage, SideWords, Survey, measure_coverage

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from judge.corpus.tasks import Tasks
 from judge.errors import RowError
-from judge.evidence.sides import Aligner, MaskedCaption, Sides
+from judge.evidence.sides import MaskedCaption, Sides
 from judge.masking.instances import PERSON
+from judge.text.alignment import Aligner
 from judge.text.survey import Coverage, Survey
 from judge.types import SIDES, Side, Target, Words
 

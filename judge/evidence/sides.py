@@ -14,9 +14,8 @@ import numpy as np
 
 from judge.corpus.units import Units
 from judge.evidence.preparation import Preparation
-from judge.text.alignment import UNKNOWN, AlignmentName, AlignmentReport, align
+from judge.text.alignment import UNKNOWN, Aligner, AlignmentReport
 from judge.text.survey import Coverage, Survey
-from judge.text.vectors import Vectors
 from judge.types import SIDES, IntArray, Sample, Side, Target, Words
 
 ResampleKind = Literal["exchanged", "half", "shuffled"]
@@ -47,19 +46,6 @@ class MaskedCaption:
     def number(self) -> int:
         """Index among the image's captions in the file."""
         return self.index if self.written is None else self.written
-
-
-@dataclass(frozen=True, slots=True)
-class Aligner:
-    """Aligns human captions with a captioner's vocabulary: see :func:`judge.text.alignment.align`."""
-
-    how: AlignmentName = "none"
-    vectors: Vectors | None = None
-    delta: float | None = None
-
-    def align(self, human: Sequence[Words], generated: Sequence[Words]) -> tuple[list[Words], AlignmentReport]:
-        """Human captions in the captioner's words, and a report."""
-        return align(human, generated, how=self.how, vectors=self.vectors, delta=self.delta)
 
 
 @dataclass(frozen=True)

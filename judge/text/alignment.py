@@ -94,31 +94,31 @@ class Gaps:
         return AlignmentReport(words, *of_words, tokens, *_shares(gone, lost, tokens), delta, found)
 
 
-def align(
-    human: Sequence[Words],
-    generated: Iterable[Words],
-    *,
-    how: AlignmentName,
-    vectors: Vectors | None = None,
-    delta: float | None = None,
-) -> tuple[list[Words], AlignmentReport]:
-    """Align masked ``human`` captions to the vocabulary of masked ``generated`` ones.
+@dataclass(frozen=True, slots=True)
+class Aligner:
+    """Aligns masked human captions with the vocabulary of masked generated ones.
 
     For a word that the generated side never uses, ``none`` keeps it; ``constant`` puts ``<unk>`` (LIC); ``contextual``
     (DPAC, DBAC) puts the generated side's word of its kind (content or not) at the least cosine distance, if that is
     less than ``delta``, in [0, 2] (None: the vectors' own), else ``<unk>``, as for a word without a vector. Special
     tokens such as "<gender>" are never substituted nor chosen.
-
-    Returns:
-        The aligned captions, in order and of unchanged lengths, and the report. Raises ValueError for ``contextual``
-        without vectors, and for a ``delta`` out of range.
     """
-    if how == "contextual" and vectors is None:
-        raise ValueError("contextual alignment needs vectors")
-    near = vectors if how == "contextual" else None
-    delta = 0.0 if near is None else near.delta if delta is None else delta
-    gaps = find_gaps(human, human if how == "none" else generated, near)
-    return substitute(human, gaps.substitutes(delta)), gaps.report(delta)
+
+    how: AlignmentName = "none"
+    vectors: Vectors | None = None
+    delta: float | None = None
+
+    def align(self, human: Sequence[Words], generated: Iterable[Words]) -> tuple[list[Words], AlignmentReport]:
+        """The aligned human captions, in order and of unchanged lengths, and a report.
+
+        Raises ValueError for ``contextual`` without vectors, and for a ``delta`` out of range.
+        """
+        if self.how == "contextual" and self.vectors is None:
+            raise ValueError("contextual alignment needs vectors")
+        near = self.vectors if self.how == "contextual" else None
+        delta = 0.0 if near is None else near.delta if self.delta is None else self.delta
+        gaps = find_gaps(human, human if self.how == "none" else generated, near)
+        return substitute(human, gaps.substitutes(delta)), gaps.report(delta)
 
 
 def find_gaps(human: Iterable[Words], generated: Iterable[Words], vectors: Vectors | None) -> Gaps:

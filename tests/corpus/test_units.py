@@ -14,8 +14,8 @@ from helpers import known, make_scores, measure_quality
 from judge import Corpus, evaluate
 from judge.corpus.splits import stratified_folds
 from judge.corpus.units import Units
-from judge.evidence import Resample
-from judge.evidence.sides import Aligner, MaskedCaption, Sides
+from judge.evidence import Aligner, Resample
+from judge.evidence.sides import MaskedCaption, Sides
 from judge.measure.comparing import unlike
 from judge.quality.exchange import exchange_p
 from judge.quality.library import Part

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judge.text.alignment import DELTAS, UNKNOWN, align, find_gaps, is_special, substitute
+from judge.text.alignment import DELTAS, UNKNOWN, Aligner, find_gaps, is_special, substitute
 from judge.text.vectors import Vectors
 
 Words = tuple[str, ...]
@@ -57,7 +57,7 @@ def naive(human: list[Words], generated: list[Words], vectors: Vectors, delta: f
 
 def test_by_hand() -> None:
     human = [("a", "<gender>", "feeds", "a", "giraffe"), ("a", "cat")]
-    aligned, report = align(human, [("a", "cat", "feeds")], how="constant")
+    aligned, report = Aligner("constant").align(human, [("a", "cat", "feeds")])
     assert aligned == [("a", "<gender>", "feeds", "a", UNKNOWN), ("a", "cat")]
     # Words: a, feeds, giraffe, cat; tokens: a x3, feeds, giraffe, cat. The hidden word counts as neither.
     assert (report.words, report.tokens) == (4, 6)
@@ -65,7 +65,7 @@ def test_by_hand() -> None:
     assert report.tokens_unknown == pytest.approx(1 / 6)
     assert report.tokens_substituted == 0
     assert (report.delta, report.lacking_substituted) == (0, 0)
-    aligned, report = align(human, [("x",)], how="none")
+    aligned, report = Aligner("none").align(human, [("x",)])
     assert aligned == human
     assert report.tokens_kept == report.words_kept == 1
     assert (report.delta, report.lacking_substituted) == (0, None)
@@ -78,7 +78,7 @@ FURNITURE = vectors_of({"sofa": [24.0, 7.0], "couch": [1.0, 0.0], "stool": [3.0,
 def test_contextual_by_hand() -> None:
     human = [("sofa", "<gender>", "stool"), ("moon", "sofa", "giraffe", "couch")]
     # Distances from couch: sofa 1 - 24/25 = 0.04, stool 1 - 3/5 = 0.4, moon 2; giraffe has no vector.
-    aligned, report = align(human, [("couch", "<gender>")], how="contextual", vectors=FURNITURE, delta=0.41)
+    aligned, report = Aligner("contextual", FURNITURE, 0.41).align(human, [("couch", "<gender>")])
     assert aligned == [("couch", "<gender>", "couch"), (UNKNOWN, "couch", UNKNOWN, "couch")]
     # Words: sofa (2 tokens), stool, moon, giraffe, couch.
     assert (report.words_kept, report.words_substituted, report.words_unknown) == pytest.approx((1 / 5, 2 / 5, 2 / 5))
@@ -96,16 +96,16 @@ def test_function_words_and_content_words_keep_apart() -> None:
     east = {"during": [1.0, 0.0], "tennis": [1.0, 0.0], "golf": [1.0, 0.1], "at": [4.0, 3.0]}
     vectors = vectors_of(east | {"2": [0.0, 1.0], "two": [0.1, 1.0], "pair": [0.0, 1.0]})
     human = [("during", "golf", "2")]
-    aligned, _ = align(human, [("tennis", "at", "two", "pair")], how="contextual", vectors=vectors, delta=0.5)
+    aligned, _ = Aligner("contextual", vectors, 0.5).align(human, [("tennis", "at", "two", "pair")])
     assert aligned == [("at", "tennis", "two")]
-    aligned, report = align(human, [("tennis", "pair")], how="contextual", vectors=vectors, delta=2)
+    aligned, report = Aligner("contextual", vectors, 2).align(human, [("tennis", "pair")])
     assert aligned == [(UNKNOWN, "tennis", UNKNOWN)]
     assert report.lacking_substituted == 1 / 3
 
 
 @given(CAPTIONS, CAPTIONS, VECTORS, st.sampled_from([0.0, 0.1, 0.4, 1.0, 1.5, 2.0]))
 def test_equals_a_naive_alignment(human: list[Words], generated: list[Words], vectors: Vectors, delta: float) -> None:
-    aligned, report = align(human, generated, how="contextual", vectors=vectors, delta=delta)
+    aligned, report = Aligner("contextual", vectors, delta).align(human, generated)
     expected = naive(human, generated, vectors, delta)
     # At a distance that rounding alone tells from delta, either answer is right.
     exact = [distance for _, distance in find_gaps(human, generated, vectors).nearest.values()]
@@ -124,8 +124,8 @@ def test_the_curve_is_that_of_separate_alignments(human: list[Words], generated:
     gaps = find_gaps(human, generated, vectors)
     curve = [gaps.report(delta) for delta in DELTAS]
     for delta, report in zip(DELTAS[::5], curve[::5], strict=True):
-        assert report == align(human, generated, how="contextual", vectors=vectors, delta=delta)[1]
-    assert curve[0] == align(human, generated, how="constant")[1]
-    assert substitute(human, gaps.substitutes(0)) == align(human, generated, how="constant")[0]
+        assert report == Aligner("contextual", vectors, delta).align(human, generated)[1]
+    assert curve[0] == Aligner("constant").align(human, generated)[1]
+    assert substitute(human, gaps.substitutes(0)) == Aligner("constant").align(human, generated)[0]
     substituted = [report.words_substituted for report in curve]
     assert substituted == sorted(substituted)

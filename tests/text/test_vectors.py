@@ -16,7 +16,7 @@ from helpers import fault_of
 from judge.corpus.captions import read_captions
 from judge.corpus.labels import read_labels
 from judge.text import vectors as module
-from judge.text.alignment import align, find_gaps, is_special
+from judge.text.alignment import Aligner, find_gaps, is_special
 from judge.text.lexicon import load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.text.vectors import Vectors, learn, load_vectors
@@ -76,7 +76,7 @@ def test_every_format_gives_the_same(name: str, packed: bool, tmp_path: Path) ->
     for word, expected in TABLE.items():
         np.testing.assert_array_equal(row(vectors, word), expected)
     human = [("a", "sofa", "puppy", "<gender>", "absent", "naïve")]
-    aligned, _ = align(human, [("couch", "a", "dog", ".")], how="contextual", vectors=vectors)
+    aligned, _ = Aligner("contextual", vectors).align(human, [("couch", "a", "dog", ".")])
     assert aligned == [("a", "couch", aligned[0][2], "<gender>", "<unk>", aligned[0][5])]
     kept = load_vectors(path, ["dog"])
     assert (list(kept.rows), kept.matrix.shape, kept.missing) == (["dog"], (1, 7), 0)
