@@ -6,7 +6,6 @@ import io
 import unicodedata
 from functools import partial
 
-import helpers
 import pandas as pd
 import pytest
 from helpers import Write, fault_of, table_bytes
@@ -18,7 +17,6 @@ from judge.text.lexicon import load_lexicon
 EMOTION = load_lexicon("emotion")
 MAJORITY = LabelOptions("majority")
 read_emotions = partial(read_labels, attribute="emotion", lexicon=EMOTION, options=MAJORITY)
-fault = partial(helpers.fault, read=read_emotions)
 
 # As released: a quoted utterance, a title of letters beyond ASCII; a tie, and one of each way to agree.
 V1 = """art_style,painting,emotion,utterance,repetition
@@ -48,23 +46,6 @@ def test_v1_utterances_and_the_vote_on_their_emotions(write: Write) -> None:
     plain = read_labels(path, attribute="emotion", options=MAJORITY)
     assert plain.by_image == labels.by_image
     assert plain.classes == ("awe", "contentment", "fear", "sadness", "something else")
-
-
-def test_a_vote_for_no_class_counts(write: Write) -> None:
-    """Image by image: two of five for each, one alone, a tie, one of three for a class, two of three for it."""
-    votes = {1: "MFMUU", 2: "F", 3: "MF", 4: "UUF", 5: "FUF", 6: "U?U", 7: "U?FFF"}
-    values = {"M": "Male", "F": "Female", "U": "Unsure", "?": "can't tell"}
-    rows = [f"{image},{values[vote]}" for image, of in votes.items() for vote in of]
-    path = write("\n".join(["id,bb_gender", *rows]))
-    found = read_labels(path, lexicon=load_lexicon("gender"), options=MAJORITY)
-    assert found.by_image == {"2": "female", "5": "female", "7": "female"}
-    assert found.ignored == {"Unsure": 2}
-    assert found.votes == {"labels": len(rows), "unanimous": 1, "decided": 2, "ties": 2}
-    path = write("id,bb_gender\n4,Unsure\n4,\n5,f\n4,Female\n")
-    assert fault(path, attribute="gender", lexicon=load_lexicon("gender"), options=LabelOptions()) == (
-        "record 4: image '4' is 'female' here and 'Unsure' in record 1. "
-        "Keep one of the two, or have them vote with --label-rule majority."
-    )
 
 
 def test_what_preprocessing_makes(write: Write) -> None:

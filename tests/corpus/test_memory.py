@@ -165,34 +165,23 @@ def with_levels(frame: pd.DataFrame) -> Any:
     return frame.assign(split="val").set_index(["image_id", "split"])
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda frame: frame.set_index("image_id", drop=False),
-        lambda frame: pd.concat([frame, frame.iloc[:, 1]], axis=1),
-        with_levels,
-        lambda frame: with_levels(frame).iloc[:, 0],
-        lambda frame: frame.groupby("image_id")[[frame.columns[1]]].apply(lambda of: of),
-        lambda frame: frame.iloc[:, 1].to_numpy(),
-        lambda frame: list(frame.iloc[:, 1]),
-        lambda frame: pa.array(frame.iloc[:, 1]),
-        lambda frame: datasets.Dataset.from_pandas(frame)[frame.columns[1]],
-    ],
-    ids=[
-        "index is a column",
-        "column twice",
-        "levels",
-        "series of levels",
-        "groupby",
-        "array",
-        "list",
-        "arrow",
-        "datasets",
-    ],
-)
-def test_indexes_of_every_kind(make: Callable[[pd.DataFrame], Any]) -> None:
+INDEXES: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "index is a column": lambda frame: frame.set_index("image_id", drop=False),
+    "column twice": lambda frame: pd.concat([frame, frame.iloc[:, 1]], axis=1),
+    "levels": with_levels,
+    "series of levels": lambda frame: with_levels(frame).iloc[:, 0],
+    "groupby": lambda frame: frame.groupby("image_id")[[frame.columns[1]]].apply(lambda of: of),
+    "array": lambda frame: frame.iloc[:, 1].to_numpy(),
+    "list": lambda frame: list(frame.iloc[:, 1]),
+    "arrow": lambda frame: pa.array(frame.iloc[:, 1]),
+    "datasets": lambda frame: datasets.Dataset.from_pandas(frame)[frame.columns[1]],
+}
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_indexes_of_every_kind(name: str) -> None:
     frames = FRAME.assign(caption=["a man on a horse", "a woman"]), FRAME, CLASSES
-    human, mine, classes = (make(frame) for frame in frames)
+    human, mine, classes = map(INDEXES[name], frames)
     corpus = Corpus.read(human=human, captions={"mine": mine}, labels=classes, attribute=["gender"])
     images = ["1", "2"] if isinstance(human, pd.DataFrame | pd.Series) else ["0", "1"]
     assert corpus.labels is not None

@@ -124,17 +124,6 @@ def test_figures_of_the_headers(coco: Path) -> None:
     assert sum(bool(load_lexicon("race-words").mentions(words)) for words in texts) == 4160
 
 
-def test_ages_in_captions() -> None:
-    expected: dict[str, set[str]] = {
-        "an old man and a young woman": {"old", "adult"},
-        "a man, a lady and a girl": set(),
-        "a young girl with her mother": {"child", "adult"},
-        "a baby elephant with an adult elephant": set(),
-        "a middle-aged man": {"adult"},
-    }
-    assert {caption: AGE.mentions(tokenize(caption)) for caption in expected} == expected
-
-
 ONE = Lexicon("one", "<one>", {"a": frozenset({"x", "x y"})}, frozenset({"z", "w"}), source="first")
 TWO = Lexicon("two", "<two>", {"b": frozenset({"y", "z"})}, frozenset({"v"}), source="second")
 
@@ -220,18 +209,20 @@ def test_words_of_race_are_colours() -> None:
         ("an 18 month old", {"child"}),
         ("a 12-year-old", {"child"}),
         ("a 15-year-old boy", set()),
-        ("an old man", {"old"}),
+        ("an old man and a young woman", {"old", "adult"}),
+        ("a man, a lady and a girl", set()),
+        ("a young girl with her mother", {"child", "adult"}),
+        ("a baby elephant with an adult elephant", set()),
+        ("a middle-aged man", {"adult"}),
         ("34 apples", set()),
     ],
 )
-def test_an_age_in_years_names_its_class(caption: str, named: set[str]) -> None:
-    age = load_lexicon("age")
+def test_ages_in_captions(caption: str, named: set[str]) -> None:
     words = tokenize(caption)
-    assert age.mentions(words) == named
-    hidden = mask(words, age)
-    assert (
-        not {"34", "19yo", "year", "years", "twenties", "mid", "seventies", "month"} & {*hidden} or "apples" in hidden
-    )
+    assert AGE.mentions(words) == named
+    hidden = {*mask(words, AGE)}
+    shown = {"34", "19yo", "year", "years", "twenties", "mid", "seventies", "month"} & hidden
+    assert not shown or "apples" in hidden
 
 
 @pytest.mark.parametrize(
