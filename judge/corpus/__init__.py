@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os.path import exists as is_path
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.files import Given, listed
@@ -127,19 +127,18 @@ class Corpus:
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
         named = {name: listed(of) for name, of in named.items()}
         human, labels, objects = map(listed, (human, labels, objects))
-        files: list[Any] = [human] if isinstance(human, str | Path) else []
-        if not files and human is not None and not is_table(human, several=True):
-            files = [*cast("Sequence[PathLike]", human)]
-        _check_lists({"human": files[0] if files else human, "labels": labels, "objects": objects, **named})
+        several = isinstance(human, list | tuple) and len(human) > 0 and not is_table(human, several=True)
+        given: list[Any] = [*human] if several else [] if human is None else [human]
+        _check_lists({"human": given[0] if several else human, "labels": labels, "objects": objects, **named})
         labels, columns = classes(labels), options.columns or {}
         objects = objects if objects is None or isinstance(objects, Tasks) else read_tasks(objects)
         check_owners(columns, ["human", *named])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
-        given = files or ([] if human is None else [human])
         people = _unite([read_captions(path, options, side="human") for path in given] or [Captions("human", {})])
         refuse_unread(columns, [people, *generated])
         for one, path in zip(generated, named.values(), strict=True):
-            if not is_table(path) and Path(path) in map(Path, files) and one.by_image == people.by_image:
+            files = [Path(of) for of in given if not is_table(of)]
+            if not is_table(path) and Path(path) in files and one.by_image == people.by_image:
                 what = f"captions of '{one.name}' are the human ones: both sides read the same column of this file"
                 mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"
                 raise JudgeError(what, where=str(path), mend=mend)

@@ -131,9 +131,6 @@ def _arrow_rows(schema: Any, batches: Callable[[Sequence[str]], Iterable[Any]], 
 
     Columns of texts, numbers and lists of texts are read, and the file names of images; lists of numbers are
     embeddings.
-
-    Raises:
-        JudgeError: too large; two columns of one name; a number of no class.
     """
     from pyarrow import compute
 

@@ -23,9 +23,7 @@ def read_image_scores(path: str | os.PathLike[str]) -> dict[str, dict[str, float
     """
     value, source = read_document(path)
     rows = _rows_of(value) if isinstance(value, dict) else records(value, source=source, shapes=_SHAPES)
-    if not rows:
-        raise JudgeError("holds no scores of images", where=source, mend=_SHAPES)
-    ids = id_column(rows, source=source, option="the column image_id")
+    ids = id_column(rows, source=source, option="the column image_id") if rows else ""
     columns = [name for name in columns_of(rows) if name != ids and name.lower() not in ROW_NUMBERS]
     filled = {name: [row[name] for row in rows if row.get(name) not in (None, "")] for name in columns}
     found: dict[str, dict[str, float]] = {

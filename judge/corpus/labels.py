@@ -127,16 +127,20 @@ def read_labels(
         if not by_image:
             values = ", ".join(f"'{value}' {count}x" for value, count in ignored.most_common(5))
             what = f"no image has a label of {attribute} ({values or str(votes.get('ties', 0)) + ' ties'})"
-            raise JudgeError(
-                what, where=source, mend="check the column, or name the classes: --label-value CLASS=VALUE"
-            )
+            mend = "check the column, or name the classes: --label-value CLASS=VALUE"
+            raise JudgeError(what, where=source, mend=mend)
         _refuse_absent(options, {label.value.lower() for label in labels}, source)
-        classes = tuple(
-            sorted(lexicon.classes if lexicon else {label.name for label in labels if label.name is not None})
+        classes = lexicon.classes if lexicon else {label.name for label in labels if label.name is not None}
+        return Labels(
+            attribute,
+            tuple(sorted(classes)),
+            by_image,
+            source,
+            ignored=dict(ignored),
+            rule=options.rule,
+            votes=votes,
+            scenes=_scenes(document, options, by_image) if options.scene_column else {},
         )
-        scenes = _scenes(document, options, by_image) if options.scene_column else {}
-        made = Labels(attribute, classes, by_image, source, ignored=dict(ignored), rule=options.rule, votes=votes)
-        return replace(made, scenes=scenes)
 
 
 def _scenes(document: Document, options: LabelOptions, images: Collection[str]) -> dict[str, str]:

@@ -85,9 +85,6 @@ class EvidenceBuilder:
     """Builds the evidence of a corpus, by captioner and metric. Both sides pass through the same functions.
 
     If labels are derived, ``least`` human captions of an image must name its class.
-
-    Raises:
-        JudgeError: no labels and no lexicon to derive them with.
     """
 
     def __init__(
@@ -126,10 +123,6 @@ class EvidenceBuilder:
         # Captioners mostly share the human captions.
         self._of_people: dict[tuple[str, ...], _Seen] = {}
         self._masked: dict[tuple[object, ...], tuple[MaskedCaption, ...]] = {}
-
-    def masked(self, caption: str) -> Words:
-        """The words of a caption, in which those that name the attribute are masked."""
-        return self.mask(self._words(caption), "attribute")
 
     def _mask(self, words: Words, kind: TargetKind, spared: frozenset[str] = frozenset()) -> Words:
         return mask(words, self._lexicon(kind), spared=spared)
@@ -182,10 +175,8 @@ class EvidenceBuilder:
     ) -> tuple[Joined, Tasks | None]:
         """The sides of ``captioner`` on images with a class, and with ``tasks`` also the tasks of these images.
 
-        Tasks in ``without`` are left out. Without judges any number of classes and images will do.
-
-        Raises:
-            JudgeError: as ``build``.
+        Tasks in ``without`` are left out. Without judges any number of classes and images will do. Errors are those of
+        :meth:`build`.
         """
         labels, people = self.truth.labels, self._people(captioner)
         classes, dropped, found = self._images(captioner, tasks=tasks, without=without)
@@ -261,9 +252,6 @@ class EvidenceBuilder:
         """Leave out product classes with fewer than ``least`` images of some captioner, for all metrics and captioners.
 
         A single attribute's rare class is an error in the data; rare classes of a product are to be expected.
-
-        Raises:
-            JudgeError: fewer than two classes are left; as ``join``.
         """
         labels = self.truth.labels
         if not isinstance(labels, ProductLabels):
@@ -371,11 +359,7 @@ class EvidenceBuilder:
         return derive_tasks(self._human_mentions(described, "tasks"), names=names)
 
     def find_tasks(self, images: Sequence[str], *, without: Collection[str] = ()) -> tuple[Tasks, dict[str, int]]:
-        """The tasks of images but those of ``without``; and reason -> number of tasks or images left out.
-
-        Raises:
-            JudgeError: nothing to guess; a task without words to mask.
-        """
+        """The tasks of images but those of ``without``; and reason -> number of tasks or images left out."""
         words, tasks = self.task_words, self.truth.tasks
         if tasks is None:
             tasks = self._derive_tasks(words.classes, images)

@@ -40,7 +40,6 @@ class Embedding:
     """
 
     def __init__(self, reference: str) -> None:
-        self.reference = reference
         self._known: dict[str, FloatArray32] = {}
         files = _find(reference)
         self._embed = _of_file(reference) if len(files) == 1 else _of_tokens(files[0], files[1], reference)
