@@ -145,7 +145,7 @@ def _annotated_rows(builder: EvidenceBuilder, joined: Joined) -> tuple[pd.DataFr
     if not objects:
         raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
     images = [image for image in joined.classes if image in tasks.by_image]
-    shown = [{tasks.names[index] for index in tasks.by_image[image]} - PEOPLE for image in images]
+    shown = [{*tasks.shown(image)} - PEOPLE for image in images]
     named = [{joined.classes[image]} for image in images]
     return _frame(joined, "annotated", [(image, 0, ()) for image in images], named, shown), dropped, len(objects)
 

@@ -46,10 +46,7 @@ def test_members_and_fields(tmp_path: Path) -> None:
     assert read_captions(folder, ReadOptions(split="val"), side="human").by_image == {"2": ("a dog",)}
     assert read_labels(folder, lexicon=GENDER).by_image == {"1": "male"}
     tasks = read_tasks(folder)
-    assert {image: [tasks.names[n] for n in shown] for image, shown in tasks.by_image.items()} == {
-        "1": ["tie"],
-        "2": ["cat", "dog"],
-    }
+    assert {image: tasks.shown(image) for image in tasks.by_image} == {"1": ["tie"], "2": ["cat", "dog"]}
     classes = write_shards(tmp_path / "classes", [{"__key__": "7", "cls": "woman"}])
     assert read_labels(classes, lexicon=GENDER).by_image == {"7": "female"}
 

@@ -27,7 +27,7 @@ INSTANCES = {
 
 
 def shown(tasks: Tasks) -> dict[str, set[str]]:
-    return {image: {tasks.names[index] for index in indices} for image, indices in tasks.by_image.items()}
+    return {image: {*tasks.shown(image)} for image in tasks.by_image}
 
 
 def test_coco_instances(write: Write) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -172,15 +173,11 @@ def simulate(seed: int) -> tuple[dict[str, str], dict[str, str]]:
 def test_lic_of_chinese_captions_is_that_of_the_dose() -> None:
     """And that of the same captions word by word in English, whose words have spaces between them."""
     human, mine = simulate(seed=5)
-    how = {"metrics": ["lic"], "judge": "linear", "refits": 0, "chance": 0}
-    few = {"folds": 5, "resamples": 100, "workers": 1}
+    how: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 5, "refits": 0, "chance": 0}
+    how |= {"resamples": 100, "workers": 1}
 
     def values(human: dict[str, str], mine: dict[str, str], lexicon: str) -> tuple[list[float], dict[str, str]]:
-        sides = [
-            Captions(name, {image: (text,) for image, text in of.items()})
-            for name, of in (("human", human), ("mine", mine))
-        ]
-        result = evaluate(Corpus(sides[0], (sides[1],)), lexicon=lexicon, **how, **few)
+        result = evaluate(human=human, captions={"mine": mine}, lexicon=lexicon, **how)
         (row,) = result.summaries
         return [row.human, row.generated], result.run["versions"]
 
