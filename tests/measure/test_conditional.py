@@ -86,10 +86,11 @@ def test_the_fit_of_a_caption_is_its_cosine_with_what_is_expected() -> None:
     generated = np.vstack([human[20:], -human[:20]])
     told = _with_fit(judge, *map(judge.tell, (human, generated)))
     sides = [(side.features[:, :-1], side.features[:, -1]) for side in told]
+    expected = judge.expect(judge.tell(human))
     for (captions, fits), whole in zip(sides, (human, generated), strict=True):
         assert np.array_equal(captions, whole)
-        for fit, caption, expected in zip(fits, whole - whole.mean(axis=0), judge.expect(judge.tell(human)), strict=True):
-            cosine = caption @ expected / np.linalg.norm(caption) / np.linalg.norm(expected)
+        for fit, caption, expects in zip(fits, whole - whole.mean(axis=0), expected, strict=True):
+            cosine = caption @ expects / np.linalg.norm(caption) / np.linalg.norm(expects)
             assert fit == pytest.approx(cosine, abs=1e-5)
     assert sides[0][1].mean() > 0.6
     assert abs(sides[1][1].mean()) < 0.4
