@@ -10,7 +10,7 @@ from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.judges import QUICK, JudgedSettings, JudgeSettings, RunSettings, SightSettings, TrainingSettings
 from judge.corpus.captions import OF_LABELS
 from judge.errors import JudgeError
-from judge.judges import EMBEDDED, FILES, HUGGING_FACE, SEEING, find_judge
+from judge.judges import EMBEDDED, FILES, HUGGING_FACE, OF_BACKBONES, SEEING, find_judge
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 from judge.utils.launch import computes_on
@@ -45,6 +45,9 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         if name in given and name not in read and (name, getattr(config, name)) != ("embedding", "none"):
             by_readers.setdefault(", ".join(readers(name)), []).append(name)
     lines = [(", ".join(judges or config.metrics), *line) for line in by_readers.items()]
+    # Judges that read vectors of images take them from the file.
+    looking = [judge for judge in map(find_judge, judges) if judge.backbone and not judge.reads_vectors]
+    from_file = getattr(config, "image_features", None) and not looking and OF_BACKBONES & read
     aligned = {config.alignment or row.alignment for row in judged}
     is_run = isinstance(config, RunSettings)  # Doses of a calibration change tasks.
     scores, labels = getattr(config, "quality", False), config.labels
@@ -66,6 +69,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         ((*OF_LABELS,), "labels of a file", any(labelled)),
         (("label_least",), "labels that are derived from human captions", not all(labelled)),
         (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
+        ((*sorted(OF_BACKBONES),), "judges without --image-features", not from_file),
         # Images that no judge sees are shown in the report.
         (_HIDING, "a run with --images", bool(getattr(config, "images", None))),
     ]

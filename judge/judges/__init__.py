@@ -300,7 +300,7 @@ class Blueprint:
         if self.recipe:
             found |= {part.name for part in fields(Recipe)} | {"precision", "dataloader_workers"}
         if self.backbone:
-            found |= {"backbone", "backbone_weights", "image_size"}
+            found |= OF_BACKBONES
         return frozenset(found)
 
     @property
@@ -323,6 +323,8 @@ class Blueprint:
 
 _ENCODERS = "lstm", "lstm-bidirectional", "rnn", "rnn-bidirectional", "transformer-1", "transformer-5"
 # The registry: name -> module with its blueprint, imported on first use.
+OF_BACKBONES = frozenset({"backbone", "backbone_weights", "image_size"})
+"""Settings of every backbone, by their names in YAML."""
 FILES: dict[str, str] = {
     **dict.fromkeys(("linear", "linear+image"), "linear"),
     **dict.fromkeys(_ENCODERS, "encoders"),

@@ -15,7 +15,7 @@ from typing import Any
 
 from judge.errors import some
 from judge.evidence import Slot
-from judge.judges import OPTIONS, Blueprint, Materials, split_reference
+from judge.judges import OF_BACKBONES, OPTIONS, Blueprint, Materials, split_reference
 from judge.training.member import Member, TrainingSetup, one_by_one
 from judge.utils.identity import digest_of
 from judge.utils.launch import computes_on, promised
@@ -23,7 +23,7 @@ from judge.utils.tensors import peek_notes, read_sound
 
 _SAME_NUMBERS = {"micro_batch", "sharing", "checkpointing"}
 # The key of the features holds them by content.
-_OF_BACKBONES = {"backbone", "backbone_weights", "image_size", "image_features"}
+_OF_FEATURES = {*OF_BACKBONES, "image_features"}
 _DATA, _SPLIT = "captions, labels or images", "its training or test images"
 _IMAGES, _CAPTIONS = "the features of images", "the vectors of captions"
 _version = cache(version)
@@ -39,7 +39,7 @@ def settings_of(judge: Blueprint, setup: TrainingSetup) -> dict[str, Any]:
     given |= {option: given[name] for option, name in OPTIONS.items()}
     given |= asdict(setup.materials.prompt) if setup.materials.prompt else {}
     from_file = setup.materials.image_features and judge.reads_vectors
-    unread = _OF_BACKBONES if from_file else {"image_features"}  # Vectors of a file are known by content.
+    unread = _OF_FEATURES if from_file else {"image_features"}  # Vectors of a file are known by content.
     found |= {name: value for name, value in given.items() if name in judge.options - unread}
     if "precision" in judge.options:
         found["precision"] = None if setup.precision == "no" else setup.precision
@@ -78,7 +78,7 @@ def _identify_judge(judge: Blueprint, setup: TrainingSetup) -> dict[str, str]:
     recipe, features = setup.recipe_of(judge), setup.precomputed and setup.precomputed.features.get(judge.name)
     content = judge.fingerprint(setup.materials) if judge.fingerprint else {}
     settings = settings_of(judge, setup) | dict(content)
-    own = settings.keys() - _OF_BACKBONES
+    own = settings.keys() - _OF_FEATURES
     found = {_spell(name, judge): json.dumps(settings[name], sort_keys=True, default=str) for name in own}
     # A checkpoint may be moved: its content counts.
     found["its name"] = f"{kind}{suffix}" if reference and (content or features) else judge.name

@@ -91,6 +91,10 @@ BY_READERS = "--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"
          ["--small is not used by ratio, but by conditional", "--object-column is not used by ratio, but by --objects",
           "--label-column is not used by ratio, but by labels of a file"]),
         ({"metrics": "conditional", "quick": True}, []),
+        ({"metrics": "conditional,imagecaptioner2", "given": "image", "image_features": "f.npz", "backbone": "hf:x"},
+         ["--backbone is not used by conditional:image, imagecaptioner2, but by judges without --image-features"]),
+        ({"judge": "linear+image,sat", "metrics": "imagecaptioner2", "image_features": "f.npz", "images": "i",
+          "backbone": "resnet18"}, []),
         ({"models": {"mine": "m"}, "images": "i", "precision": "bf16"}, []),
     ],
 )  # fmt: skip
