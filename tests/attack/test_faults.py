@@ -15,7 +15,8 @@ from helpers import done_well, few, inputs_of
 from launching import is_worker, judge_lines, killed, members
 from mutations import as_json, mutated_bytes, mutated_values, outcome
 
-from attack import fuzz, kills
+from attack import fuzz
+from attack.kills import check_kills
 from attack.targets import human, reader_targets
 from attack.writers import Writers, chosen, tree
 from judge.calibration.grammar import make_world, write_world
@@ -38,9 +39,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> Writers:
 def test_a_killed_command_makes_the_same_when_it_is_given_again(
     writers: Writers, name: str, number: Signals, whom: str, shares: list[float]
 ) -> None:
-    attack = kills.Attack(name, writers)
-    attack.kill(number, whom, shares)
-    assert attack.findings == []
+    check_kills(writers, name, number, whom, shares)
 
 
 @pytest.mark.parametrize("name", SINGLE)
