@@ -145,6 +145,22 @@ def _finished(factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT as transformers saves one; to be copied before it is changed."""
+    from tiny_bert import save_bert
+
+    return save_bert(tmp_path_factory.mktemp("readers") / "bert")
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Without the hub, whose client tries five times; its cache, which is empty, is returned."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Family of captioners -> the folder of its checkpoint, written when it is first asked for. Read only.
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import EVEN, GENDER, fault_of, fill_hub, keep_predictions, make_samples, name_members, save_captioner
-from tiny_bert import save_bert
 
 from judge.corpus.splits import Split
 from judge.judges import Materials, Recipe, find_judge, sentence
@@ -40,12 +39,6 @@ def files(tmp_path: Path) -> Path:
     (folder / "model.safetensors").write_bytes(b"weights")
     (folder / "config.json").write_text("{}")
     return folder
-
-
-@pytest.fixture
-def bert(tmp_path: Path) -> Path:
-    """A tiny BERT as transformers saves one."""
-    return save_bert(tmp_path / "bert")
 
 
 def key(name: str, setup: TrainingSetup | None = None, /, **member: Any) -> str:
@@ -158,13 +151,9 @@ Publish = Callable[[Path, str], str]
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Publish:
-    """Publishes a folder under a name in the hub's cache, and returns its commit; without a connection."""
-    cache = tmp_path / "hub"
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-
-    return lambda folder, name: fill_hub(cache, name, folder)
+def hub(offline: Path) -> Publish:
+    """Publishes a folder under a name in the hub's cache, and returns its commit."""
+    return lambda folder, name: fill_hub(offline, name, folder)
 
 
 def test_other_weights_under_a_name_give_other_answers(hub: Publish, tmp_path: Path) -> None:
