@@ -30,7 +30,7 @@ from transformers import (
 )
 
 from judge import AmplificationCallback, Judge, JudgeError, evaluate, load_lexicon
-from judge.calibration.grammar import make_world, simulate
+from judge.calibration.grammar import World, make_world, simulate, write_world
 from judge.calibration.scenes import write_images
 from judge.calibration.world import Captioner
 from judge.captioning.writing import Writing
@@ -42,11 +42,19 @@ from judge.training.launch import make_accelerator, undisturbed
 WORDS = "a man woman dog riding kitchen cooking ball playing street walking with on the"
 
 
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A drawn world whose images are in ``val2017`` of the working folder."""
+    world = make_world(24, seed=4)
+    write_images(world.scenes, tmp_path, size=32, seed=4)
+    (tmp_path / "images").rename(tmp_path / "val2017")
+    monkeypatch.chdir(tmp_path)
+    return world
+
+
 @pytest.fixture(scope="module")
 def scorer(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """A judge of a captioner that stereotypes."""
-    from judge.calibration.grammar import write_world
-
     folder = tmp_path_factory.mktemp("reward")
     files = write_world(make_world(60, seed=2), {"much": Captioner(stereotype=0.9)}, folder / "world")
     given = {"human": str(files.human), "captions": [str(files.captions["much"])], "labels": str(files.labels)}
@@ -143,17 +151,11 @@ def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_callback_measures_each_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_callback_measures_each_epoch(world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It logs what ``evaluate`` finds in captions by the saved checkpoint; training goes on as it does without it.
 
     The trainer's own log of each epoch is there too.
     """
-    world = make_world(24, seed=4)
-    write_images(world.scenes, tmp_path, size=32, seed=4)
-    (tmp_path / "images").rename(tmp_path / "val2017")
-    monkeypatch.chdir(tmp_path)
     given: dict[str, Any] = {"human": world.human.by_image, "labels": world.labels.by_image}
     weights = {}
     for watched in (True, False):
@@ -197,15 +199,11 @@ def test_a_callback_measures_each_epoch(
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Of lightning.
-def test_a_callback_of_lightning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_callback_of_lightning(world: World, tmp_path: Path) -> None:
     """Its logger gets what the callback measures after each epoch; the training is the same without it."""
     from lightning import LightningModule, Trainer
     from lightning.pytorch.loggers import CSVLogger
 
-    world = make_world(24, seed=4)
-    write_images(world.scenes, tmp_path, size=32, seed=4)
-    (tmp_path / "images").rename(tmp_path / "val2017")
-    monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     model, processor = FAMILIES["git"]()
     inputs = processor(text=["a dog", "a person"], images=[Image.new("RGB", (32, 32))] * 2, return_tensors="pt")
@@ -258,15 +256,13 @@ def test_a_measurement_leaves_a_training_as_it_is() -> None:
     assert torch.equal(drawn, torch.rand(1))
 
 
-def test_a_callback_says_what_it_could_not_caption(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    world = make_world(24, seed=4)
-    write_images(world.scenes, tmp_path, size=32, seed=4)
-    next(iter(sorted((tmp_path / "images").iterdir()))).write_bytes(b"no image")
+def test_a_callback_says_what_it_could_not_caption(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    min(Path("val2017").iterdir()).write_bytes(b"no image")
     model, processor = FAMILIES["git"]()
     how: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0, "chance": 0}
     how |= {"lexicon": load_lexicon("gender"), "writing": Writing(max_tokens=4), "workers": 1}
     callback = AmplificationCallback(
-        print, human=world.human.by_image, labels=world.labels.by_image, images=tmp_path / "images", **how
+        print, human=world.human.by_image, labels=world.labels.by_image, images="val2017", **how
     )
     numbers = callback.measure(model, processor)
     assert numbers["amplification/images"] == 23
