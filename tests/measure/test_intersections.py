@@ -6,10 +6,12 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import oracle
 import pandas as pd
 import pytest
 from helpers import evaluate_numbers, known, one_line, read_rows, refusal
@@ -29,6 +31,7 @@ GENDERS, SKINS, OBJECTS = {"female": "woman", "male": "man"}, {"d": "tanned", "l
 CELLS = [f"{gender} & {skin}" for gender, skin in product(GENDERS, SKINS)]
 SKIN_WORDS = "name: skin\nclasses: {d: [tanned], l: [pale]}\n"
 Named = Callable[[str, str], set[str]]
+NAMED, ANNOTATED = attrgetter("one"), attrgetter("annotated")
 
 
 def draw(sizes: Sequence[int] = (14, 20, 17, 26), *, seed: int = 0) -> Corpus:
@@ -63,32 +66,24 @@ def unspoken(caption: str, cell: str) -> set[str]:
     return {f"{name} & {cell.split(' & ')[1]}" for name, word in GENDERS.items() if word in caption.split()}
 
 
-def by_hand(corpus: Corpus, named: Named) -> dict[str, float]:
-    """The papers' definitions as loops over images of one caption a side."""
+def by_loops(corpus: Corpus, named: Named) -> dict[str, float]:
+    """The papers' definitions as loops, of what ``named`` says of a caption and its image's class."""
     classes = known(corpus.labels).by_image
-    cells = sorted(set(classes.values()))
-    sides = [[(classes[i], of.by_image[i][0]) for i in classes] for of in (corpus.human, *corpus.generated)]
-    one = [[(cell, next(iter(n)) if len(n := named(text, cell)) == 1 else None, text.split()) for cell, text in side]
-           for side in sides]  # fmt: skip
-
-    def share(side: int, cell: str, thing: str, by: int) -> float:
-        """Of captions of the class (annotated, 0, or named, 1) those with the thing; of these, those of the class."""
-        both = sum(row[by] == cell and thing in row[2] for row in one[side])
-        return both / sum(row[0] == cell if by == 0 else (row[1] in cells and thing in row[2]) for row in one[side])
-
-    pairs = [*product(cells, OBJECTS)]
-    ba = [share(1, *pair, 1) - share(0, *pair, 1) for pair in pairs if share(0, *pair, 1) > 1 / len(cells)]
-    overall = {thing: sum(thing in row[2] for row in one[0]) / len(one[0]) for thing in OBJECTS}
-    signs = [1 if share(0, *pair, 0) > overall[pair[1]] else -1 for pair in pairs]
-    dba = [sign * (share(1, *pair, 0) - share(0, *pair, 0)) for sign, pair in zip(signs, pairs, strict=True)]
-    first, second = "male & l", "female & d"
-    ratios = [sum(row[1] == first for row in side) / sum(row[1] == second for row in side) for side in one]
-    errors = [sum(row[1] not in (None, row[0]) for row in side) / len(side) for side in one]
+    human, generated = (
+        [
+            oracle.Said(image, cell, frozenset(named(text, cell)), frozenset(text.split()) & {*OBJECTS})
+            for image, cell in classes.items()
+            for text in of.by_image[image]
+        ]
+        for of in (corpus.human, *corpus.generated)
+    )
+    told, shown = ([oracle.table(side, by) for side in (human, generated)] for by in (NAMED, ANNOTATED))
+    ratios = [known(oracle.ratio(side, "male & l", "female & d")) for side in (human, generated)]
     return {
-        "ba-objects": sum(ba) / len(OBJECTS),
-        "dba-o": sum(dba) / len(pairs),
+        "ba-objects": known(oracle.ba(*told, CELLS, OBJECTS)),
+        "dba-o": known(oracle.dba(*shown, CELLS, OBJECTS, direction="A->T")),
         "ratio:male & l/female & d": ratios[1] / ratios[0],
-        "error": errors[1] - errors[0],
+        "error": oracle.error(generated) - oracle.error(human),
     }
 
 
@@ -96,7 +91,7 @@ def by_hand(corpus: Corpus, named: Named) -> dict[str, float]:
 def test_counted_metrics_of_product_classes(words: bool, named: Named, tmp_path: Path) -> None:
     (tmp_path / "skin.yaml").write_text(SKIN_WORDS, encoding="utf-8")
     corpus = draw()
-    expected = by_hand(corpus, named)
+    expected = by_loops(corpus, named)
     lexicon = {"skin": str(tmp_path / "skin.yaml")} if words else {}
     result = evaluate_numbers(corpus, metrics=[*expected], lexicon=lexicon, **QUICK)
     assert {row.metric.name: row.published for row in result.summaries} == pytest.approx(expected)
