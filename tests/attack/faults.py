@@ -22,6 +22,8 @@ import safetensors
 import safetensors.numpy
 import safetensors.torch
 
+Fault = tuple[str, str, int]
+"""Kind of operation, path, number of the error."""
 Disk = Literal["once", "full", "read-only", "gone"]
 """What becomes of the disk: one fault; from then on no room; nothing can be changed; nothing works."""
 CODES = {
@@ -44,7 +46,7 @@ class Faults:
 
     Attributes:
         seen: the kind of each, its path, and which lines of the package asked for it, in turn.
-        met: the fault, where one was met: (kind, path, number of the error).
+        met: the fault, where one was met.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Faults:
     ) -> None:
         self.root, self.at, self.disk, self.choose = os.path.realpath(root), at, disk, choose
         self.seen: list[tuple[str, str, str]] = []
-        self.met: tuple[str, str, int] | None = None
+        self.met: Fault | None = None
         self._lock = threading.Lock()
 
     def below(self, path: Any) -> str | None:

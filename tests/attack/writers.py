@@ -9,17 +9,15 @@ import random
 import re
 import shutil
 import tempfile
-import traceback
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
 from helpers import few, judge
 from typer.testing import Result
 
-from attack.faults import CODES, Disk, Faults, injected
+from attack.faults import CODES, Disk, Fault, Faults, injected
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.utils.outputs import MANIFEST
@@ -35,16 +33,6 @@ _OTHERS = (
     *("thesis/thesis.tex", "notes.json", ".judge-mine", "out.partial.txt", ".captions.json.partial.mine"),
     *("kept/thesis.tex", "kept/.judge-mine", "features/notes.txt"),
 )
-
-
-@dataclass
-class Trial:
-    """One fault, and what came of it: (kind, path, error) that was met, how the command ended, what is wrong."""
-
-    met: tuple[str, str, int] | None
-    code: int
-    printed: str
-    found: list[str] = field(default_factory=list)
 
 
 class Writers:
@@ -108,66 +96,64 @@ class Writers:
         assert done.exit_code == 0, (done.output, done.exception)
         return tree(self.place), faults
 
-    def attempt(self, name: str, at: int, disk: Disk, whole: Tree, *, seed: int = 0) -> Trial:
-        """Disturb the command, then run it again if it failed; whatever is wrong is in the trial's ``found``."""
+    def attempt(self, name: str, at: int, disk: Disk, whole: Tree) -> tuple[Fault | None, int]:
+        """Disturb the command, then run it again if it failed.
+
+        Returns:
+            The fault that was met, and the exit code.
+        """
         self.reset()
-        rng, command = random.Random(f"{seed} {name} {at} {disk}"), self.commands()[name]
+        rng, command = random.Random(f"{name} {at} {disk}"), self.commands()[name]
         faults = Faults(self.root, at=at, disk=disk, choose=lambda kind: rng.choice(CODES[kind]))
         others, inputs = states(self.place), states(self.inputs)
         with injected(faults):
             done = self.run(command)
-        trial = Trial(faults.met, done.exit_code, done.output, faults_of(done))
+        check_end(done)
+        changed = others.items() - states(self.place).items()
+        assert not changed, f"files of others have changed: {changed}"
+        assert states(self.inputs) == inputs, "inputs have changed"
         may_stay = faults.met is not None or disk != "once"
-        if changed := others.items() - states(self.place).items():
-            trial.found.append(f"files of others have changed: {changed}")
-        if states(self.inputs) != inputs:
-            trial.found.append("inputs have changed")
         if done.exit_code == 0:
-            trial.found += self._differing(trial, whole, may_stay, "exit 0, and ")
-            return trial
+            self._check(faults.met, whole, may_stay)
+            return faults.met, 0
         if done.exit_code == 2:
-            trial.found += self._half(name, whole)
+            self._check_published(name, whole)
         # Exit code 1: images at fault are reported and left out.
         more = ["--overwrite"] if done.exit_code == 1 and "--out" in command else []
         finished = {str(path) for path in self.place.rglob("*") if _is_finished(path)}
         with injected(Faults(self.root)) as again:
             last = self.run([*command, *more])
-        if last.exit_code != 0:
-            trial.found.append(f"again: {last.exit_code} {last.output[-500:]} {last.exception!r}")
-            return trial
-        if replaced := {path for kind, path, _ in again.seen if kind in {"make", "write"}} & finished:
-            trial.found.append(f"made again: {sorted(replaced)}")
-        trial.found += self._differing(trial, whole, may_stay, "again: ")
-        return trial
+        assert last.exit_code == 0, f"again: {last.output[-500:]} {last.exception!r}"
+        replaced = {path for kind, path, _ in again.seen if kind in {"make", "write"}} & finished
+        assert not replaced, f"made again: {sorted(replaced)}"
+        self._check(faults.met, whole, may_stay)
+        return faults.met, done.exit_code
 
-    def _differing(self, trial: Trial, whole: Tree, may_stay: bool, when: str) -> list[str]:
-        """How ``place`` differs; temporary files, locks, notes and stores may stay where a fault was met."""
-        met = Path(trial.met[1]) if trial.met else Path("/none")
+    def _check(self, met: Fault | None, whole: Tree, may_stay: bool) -> None:
+        """``place`` must be ``whole``; temporary files, locks, notes and stores may stay where a fault was met."""
+        at = Path(met[1]) if met else Path("/none")
 
         def stays(name: str) -> bool:
             path, parts = self.place / name, set(Path(name).parts)
             own = any(part.startswith((".judge-", "caption-judge-")) and part != ".judge-mine" for part in parts)
-            stuck = path.is_relative_to(met) or met.is_relative_to(path)
+            stuck = path.is_relative_to(at) or at.is_relative_to(path)
             return own or stuck or bool(parts & _STORES) or re.search(r"\.partial(/|\.\d+$|$)", name) is not None
 
-        found = tree(self.place)
-        found = {name: one for name, one in found.items() if name in whole or not (may_stay and stays(name))}
-        return differing(found, whole, when)
+        found = {name: one for name, one in tree(self.place).items() if name in whole or not (may_stay and stays(name))}
+        assert (different := differing(found, whole)) == [], different
 
-    def _half(self, name: str, whole: Tree) -> list[str]:
+    def _check_published(self, name: str, whole: Tree) -> None:
         """What has its final name must be whole: each file, and each folder with a manifest."""
         found = tree(self.place)
         published = {path for path in found.keys() & whole.keys() - {*_OTHERS} if not path.endswith("/")}
         unlike = [path for path in published if found[path] != whole[path]]
         # Judges are added to a folder of trained judges one by one.
-        manifests = [] if name.startswith("train") else [path for path in whole if path.endswith(f"/{MANIFEST}")]
-        begun = tuple(
-            folder
-            for folder in (path.removesuffix(MANIFEST) for path in manifests)
-            if any(path.startswith(folder) for path in published)
-        )
+        manifests = [] if name == "train" else [path for path in whole if path.endswith(f"/{MANIFEST}")]
+        folders = (path.removesuffix(MANIFEST) for path in manifests)
+        begun = tuple(folder for folder in folders if any(path.startswith(folder) for path in published))
         lacking = [path for path in whole.keys() - found.keys() if path.startswith(begun) and not path.endswith("/")]
-        return [f"half published: {lacking[:5]} {unlike[:5]}"] if lacking or unlike else []
+        assert not lacking, f"half published, without {lacking[:5]}"
+        assert not unlike, f"half published: {unlike[:5]}"
 
 
 def _is_finished(path: Path) -> bool:
@@ -176,18 +162,15 @@ def _is_finished(path: Path) -> bool:
     return path.suffix == ".safetensors" and not unfinished
 
 
-def faults_of(done: Result) -> list[str]:
-    """What is wrong with how a command ended: it must succeed, or print one line."""
+def check_end(done: Result) -> None:
+    """A command must succeed, or print one line besides notes."""
     if done.exception is not None and not isinstance(done.exception, SystemExit):
-        where = "".join(traceback.format_exception(*done.exc_info)[-12:]) if done.exc_info else ""
-        return [f"raised {done.exception!r}\n{where[-1800:]}"]
+        raise done.exception
     notes = "it is computed again", "more cache files are computed again", "events of trainings cannot be logged"
     lines = [line for line in done.stderr.splitlines() if not any(note in line for note in notes)]
-    if "Traceback" in done.output:
-        return [f"a traceback: {done.output[-800:]}"]
-    if done.exit_code == 2 and (len(lines) != 1 or not lines[0].startswith("judge: ")):
-        return [f"not one line: {done.stderr!r}"]
-    return [] if done.exit_code in {0, 1, 2} else [f"exit {done.exit_code}: {done.output}"]
+    assert "Traceback" not in done.output, done.output[-800:]
+    assert done.exit_code in {0, 1, 2}, done.output
+    assert done.exit_code != 2 or (len(lines) == 1 and lines[0].startswith("judge: ")), done.stderr
 
 
 def tree(place: Path) -> Tree:
@@ -213,16 +196,15 @@ def states(folder: Path) -> States:
     return {path: (state.st_ino, state.st_size, state.st_mtime_ns) for path, state in stats.items()}
 
 
-def differing(found: Tree, whole: Tree, when: str = "") -> list[str]:
-    """What is missing, left over or different, in one line; nothing if the trees are equal."""
+def differing(found: Tree, whole: Tree) -> list[str]:
+    """What is missing, left over or different; nothing if the trees are equal."""
     common = whole.keys() & found.keys()
     lists = {
         "lacking": whole.keys() - common,
         "left over": found.keys() - common,
         "other bytes": {name for name in common if whole[name] != found[name]},
     }
-    lines = [f"{what} {sorted(names)[:5]}" for what, names in lists.items() if names]
-    return [when + ", ".join(lines)] if lines else []
+    return [f"{what} {sorted(names)[:5]}" for what, names in lists.items() if names]
 
 
 def chosen(faults: Faults, *, seed: int) -> list[int]:
