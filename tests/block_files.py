@@ -14,7 +14,7 @@ import pandas as pd
 import yaml
 from containers import write_shards
 from detector_samples import tiny_huggingface, tiny_onnx, tiny_yolo
-from helpers import done_well, read_json, read_rows, save_captioner, settings_of
+from helpers import done_well, fill_hub, read_json, read_rows, save_captioner, settings_of
 from transformers import BitImageProcessor, Dinov2Config, Dinov2Model
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -61,11 +61,7 @@ class BlockFiles:
 
     def put_on_hub(self, name: str, save: Callable[[Path], Path]) -> None:
         """Put what ``save`` writes into the hub's cache, as if it had been fetched."""
-        repository = self.root / "hub" / f"models--{name.replace('/', '--')}"
-        made = save(self.root / "made" / name)
-        shutil.copytree(made, repository / "snapshots" / ("0" * 40))
-        (repository / "refs").mkdir()
-        (repository / "refs" / "main").write_text("0" * 40)
+        fill_hub(self.root / "hub", name, save(self.root / "made" / name))
 
     def make(self, name: str, words: Sequence[str], folder: Path) -> None:
         """Make the file or folder that a word of a command names, if it is one of those below."""

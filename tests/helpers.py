@@ -269,10 +269,8 @@ def publish(weights: Path, hub: Path, patch: pytest.MonkeyPatch, *options: str) 
     """Put a judge, as ``judge export`` writes it, into the hub's cache as "me/judge"; without a connection."""
     patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
     patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    commit, repository = "0" * 40, hub / "models--me--judge"
-    done_well("export", "--judge-weights", weights, "--out", repository / "snapshots" / commit, *options)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(commit)
+    done_well("export", "--judge-weights", weights, "--out", hub / "exported", *options)
+    fill_hub(hub, "me/judge", hub / "exported")
 
 
 def fill_hub(cache: Path, name: str, folder: Path) -> str:
