@@ -51,12 +51,6 @@ BLUEPRINTS = {"bag": Blueprint("bag", "this test", network=Bag, recipe=Recipe(ep
 '''
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """A copy of the package, to be changed."""
-    return Path(shutil.copytree(PACKAGE, tmp_path / "judge"))
-
-
 def insert(file: Path, place: str, line: str) -> None:
     """One line, below the one place in a file of the copy."""
     before, after = file.read_text(encoding="utf-8").split(place)
@@ -64,7 +58,8 @@ def insert(file: Path, place: str, line: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_judge_and_a_metric_are_a_file_and_a_line_each(copy: Path, tmp_path: Path) -> None:
+def test_a_judge_and_a_metric_are_a_file_and_a_line_each(tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(PACKAGE, tmp_path / "judge"))
     (copy / "judges" / "bag.py").write_text(TEXT, encoding="utf-8")
     insert(copy / "judges" / "__init__.py", "FILES: dict[str, str] = {\n", '    "bag": "bag",\n')
     shutil.copy(TEMPLATE / "gap.py", copy / "metrics" / "counted" / "gap.py")
