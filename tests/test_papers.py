@@ -392,12 +392,11 @@ def test_a_trend_of_figure_3_follows_from_table_1() -> None:
 
 
 def test_figures_beside_each_other_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    published = ours = compare = import_module("figures")
-    monkeypatch.setattr(published, "FOLDER", tmp_path)
+    figures = import_module("figures")
+    monkeypatch.setattr(figures, "FOLDER", tmp_path)
     (tmp_path / "t.csv").write_text("captioner,x,x_sd,y\na,1,0.5,10\nb,2,0.5,-20\nc,3,0.5,30\n", encoding="utf-8")
-    read = published.read_published("t")
-    columns = ours.Column("x", "X", 1), ours.Column("y", "Y", 0, signed=True), ours.Column("z", "Z", 0)
-    value = ours.Value
+    read, value = figures.read_published("t"), figures.Value
+    columns = figures.Column("x", "X", 1), figures.Column("y", "Y", 0, signed=True), figures.Column("z", "Z", 0)
     mine = {
         (("a",), "x"): value(1.5, Interval(0.9, 2.1)),
         (("b",), "x"): value(1.0, Interval(0.5, 1.5)),
@@ -406,14 +405,14 @@ def test_figures_beside_each_other_by_hand(tmp_path: Path, monkeypatch: pytest.M
         (("b",), "y"): value(20.0),
         (("d",), "y"): value(5.0),
     }
-    cells = shown(compare.comparison(read, columns, mine, ""))
+    cells = shown(figures.comparison(read, columns, mine, ""))
     assert cells["captioner"] == ["a", "b", "c", "d"]
     assert cells["X"] == ["1.0 ± 0.5", "2.0 ± 0.5", "3.0 ± 0.5", "-"]
     assert cells["X: ours"] == ["1.5 [0.9, 2.1] (+0.5)", "1.0 [0.5, 1.5] (-1.0)", "4.0 (+1.0)", "-"]
     assert cells["Y: ours"] == ["11 (+1)", "20 (+40)", "-", "5"]
     assert "Z: ours" not in cells
     # X: apart 0.5, 1, 1; ranks 1 2 3 against 2 1 3; 1 lies in [0.9, 2.1], 2 not in [0.5, 1.5].
-    assert shown(compare.distances(read, columns, mine)) == {
+    assert shown(figures.distances(read, columns, mine)) == {
         "column": ["X", "Y"],
         "figures": ["3", "2"],
         "mean difference": ["0.83", "20.5"],

@@ -48,29 +48,15 @@ def test_sat_begins_as_its_description_says() -> None:
     assert float(network.embedding.weight.detach()[1:].var()) == pytest.approx(1, rel=0.15)
 
 
-class RegionFeatures(Glimpses):
-    """Random grid cells and regions; image n has n modulo 4 regions."""
-
-    regions = REGIONS
-
-    def __init__(self, samples: Sequence[Sample], *, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        pictures = {}
-        for sample in samples:
-            picture = rng.normal(size=(CELLS + REGIONS, COLUMNS + CODE))
-            picture[:CELLS, COLUMNS:] = 0
-            picture[CELLS:, COLUMNS:] = rng.random((REGIONS, CODE))
-            picture[CELLS:, -1] = np.arange(REGIONS) < int(sample.image_id) % (REGIONS + 1)
-            picture[CELLS:][picture[CELLS:, -1] == 0] = 0
-            pictures[str(sample.image)] = picture
-        super().__init__(pictures, (CELLS + REGIONS, COLUMNS + CODE))
-
-    def changed(self, change: Callable[[FloatArray], FloatArray]) -> RegionFeatures:
-        """A copy after ``change`` of the regions, [R, D + 5], of each image."""
-        other = RegionFeatures([])
-        for name, picture in self.pictures.items():
-            other.pictures[name] = np.concatenate([picture[:CELLS], change(picture[CELLS:].copy())])  # type: ignore[index]
-        return other
+def regions(change: Callable[[FloatArray], FloatArray] = np.copy) -> Glimpses:
+    """Random cells and regions, after ``change`` of the regions, [R, D + 5], of each image; image n has n modulo 4."""
+    rng, glimpses = np.random.default_rng(0), make_glimpses(SAMPLES, shape=(CELLS, COLUMNS), regions=REGIONS)
+    for name, picture in glimpses.pictures.items():
+        rows = picture[CELLS:]
+        rows[:, COLUMNS:-1] = rng.random((REGIONS, CODE - 1))
+        rows[int(Path(name).stem) % (REGIONS + 1) :] = 0
+        rows[:] = change(rows.copy())
+    return glimpses
 
 
 def make_grit(features: Any, answering: Answering = "restricted") -> Grit:
@@ -130,21 +116,20 @@ def test_parallel_cross_attention_is_the_papers() -> None:
 
 
 def test_padding_other_samples_the_order_of_regions_and_missing_regions_have_no_effect() -> None:
-    things = RegionFeatures(SAMPLES)
-    network = make_grit(things)
+    network = make_grit(regions())
     before = unmoved(network, SAMPLES)
     assert np.ptp(before, axis=0).min() > 0.01
-    network.features = things.changed(lambda rows: rows[::-1])
+    network.features = regions(lambda rows: rows[::-1])
     assert logits(network, SAMPLES) == pytest.approx(before, abs=1e-5)
-    network.features = things.changed(lambda rows: np.where(rows[:, -1:] > 0, rows, [*[9.0] * (COLUMNS + 4), 0]))
+    network.features = regions(lambda rows: np.where(rows[:, -1:] > 0, rows, [*[9.0] * (COLUMNS + 4), 0]))
     assert logits(network, SAMPLES) == pytest.approx(before, abs=1e-5)
-    network.features = things.changed(lambda rows: rows + rows[:, -1:] * np.eye(COLUMNS + CODE)[COLUMNS])
+    network.features = regions(lambda rows: rows + rows[:, -1:] * np.eye(COLUMNS + CODE)[COLUMNS])
     moved = np.abs(logits(network, SAMPLES) - before).max(axis=1)
     held = np.array([int(sample.image_id) % (REGIONS + 1) for sample in SAMPLES])
     assert (moved[held > 0] > 1e-4).all()
     assert moved[held == 0] == pytest.approx(0, abs=1e-6)
     # The order of cells has an effect.
-    network.features = things
+    network.features = things = regions()
     for picture in things.pictures.values():
         picture[:CELLS] = picture[:CELLS][::-1].copy()
     assert np.abs(logits(network, SAMPLES) - before).max() > 1e-3
