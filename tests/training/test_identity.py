@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -147,16 +146,7 @@ def test_checkpoints_count_by_content(files: Path, tmp_path: Path) -> None:
     )
 
 
-Publish = Callable[[Path, str], str]
-
-
-@pytest.fixture
-def hub(offline: Path) -> Publish:
-    """Publishes a folder under a name in the hub's cache, and returns its commit."""
-    return lambda folder, name: fill_hub(offline, name, folder)
-
-
-def test_other_weights_under_a_name_give_other_answers(hub: Publish, tmp_path: Path) -> None:
+def test_other_weights_under_a_name_give_other_answers(offline: Path, tmp_path: Path) -> None:
     """A judge is its commit, and ``NAME@REVISION`` names one; the stored answers of others are left alone."""
     samples = [replace(sample, image=None) for sample in SAMPLES]
 
@@ -167,9 +157,9 @@ def test_other_weights_under_a_name_give_other_answers(hub: Publish, tmp_path: P
         return train_members([member], setup, then=keep_predictions)[0].probabilities
 
     versions = [save_captioner(tmp_path / f"v{number}", seed=number) for number in range(2)]
-    first = hub(versions[0], "org/cap")
+    first = fill_hub(offline, "org/cap", versions[0])
     old = answers("org/cap", "one")
-    hub(versions[1], "org/cap")
+    fill_hub(offline, "org/cap", versions[1])
     new = answers("org/cap", "one")
     assert not np.array_equal(old, new)
     assert np.array_equal(new, answers("org/cap", "two"))
@@ -178,9 +168,9 @@ def test_other_weights_under_a_name_give_other_answers(hub: Publish, tmp_path: P
     assert len([*(tmp_path / "one").iterdir()]) == 2
 
 
-def test_every_name_may_have_a_revision(hub: Publish, bert: Path, tmp_path: Path) -> None:
+def test_every_name_may_have_a_revision(offline: Path, bert: Path, tmp_path: Path) -> None:
     """Of readers and sentence encoders too; their keys are those of the commit."""
-    first, second = (hub(bert, "org/bert") for _ in range(2))
+    first, second = (fill_hub(offline, "org/bert", bert) for _ in range(2))
     assert first != second
     assert locate(f"org/bert@{first}", "").endswith(first)
     assert locate("org/bert", "").endswith(second)
@@ -190,7 +180,7 @@ def test_every_name_may_have_a_revision(hub: Publish, bert: Path, tmp_path: Path
         assert reader
         assert reader(Materials(reader=name)).key.startswith(content_of(str(bert)))
         assert find_judge(f"sentence:{name}+mlp3").reader(Materials()).key.startswith(content_of(str(bert)))  # type: ignore[misc]
-    commit = hub(bert, sentence.SHORT_NAMES["distilbert-base-uncased"])
+    commit = fill_hub(offline, sentence.SHORT_NAMES["distilbert-base-uncased"], bert)
     loader = sentence.SentenceEncoderLoader(f"distilbert-base-uncased@{commit}")
     assert loader(Materials()).key.startswith(content_of(str(bert)))
     assert "cannot be found" in fault_of(content_of, f"org/bert@{'9' * 40}")
