@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-import torch
-
 
 def machine() -> str:
     """Processor, cores, threads, GPU, load and versions."""
+    import torch  # Here, since benchmarks measure the memory of runs without it.
+
     path = Path("/proc/cpuinfo")
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
@@ -27,6 +27,8 @@ def machine() -> str:
 
 def wall_clock() -> float:
     """Seconds, after the GPU has finished its work."""
+    import torch
+
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
@@ -60,6 +62,8 @@ def spread(values: Sequence[float]) -> str:
 @contextmanager
 def threads(number: int) -> Iterator[None]:
     """Run torch on ``number`` threads."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
