@@ -100,6 +100,7 @@ def test_age_derived_and_from_a_file(real: Path) -> None:
     assert again["error"].published == rows["error"].published
 
 
+@pytest.mark.slow
 def test_activities_beside_objects_as_tasks(real: Path) -> None:
     """Tasks are what captions of some images name and those of others do not."""
     metrics, tasks = "dbac-at,dbac-ta,dpac-at,dpac-ta,ba-objects,dba-o,dba-g", ["coco-objects", "activities"]

@@ -131,6 +131,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_trained_model_finds_figures_at_their_place(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also at the right border, and in large images."""
     detector, rng = HuggingFace(str(trained), device="cpu"), np.random.default_rng(1)
@@ -165,6 +166,7 @@ def figures(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_mask_and_ablate_detectors(figures: Path, trained: Path, tmp_path: Path) -> None:
     """Figures vanish from masked images; several detectors are compared at once; detections are cached by weights."""
     given = ["--images", figures / "images", "--cache", tmp_path / "cache"]

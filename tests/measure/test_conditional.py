@@ -177,6 +177,7 @@ def test_what_can_be_shown_fits_what_was_measured(counts: tuple[int, int], error
     assert expected_detectable(counts) == pytest.approx(2.8 * error, rel=0.03)
 
 
+@pytest.mark.slow
 def test_two_processes_measure_the_same(both: Corpus, two: Result) -> None:
     scores = evaluate_numbers(both, **QUICK | {"workers": 2}).scores
     pd.testing.assert_frame_equal(two.scores, scores, rtol=1e-4)

@@ -209,6 +209,7 @@ def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
     assert scores[scores["judge"] == "sat"]["image_id"].nunique() == pytest.approx(80, rel=0.1)
 
 
+@pytest.mark.slow
 def test_linear_judges_see(tmp_path: Path) -> None:
     """They beat readers where settings go with the attribute and no caption names them; so does what is known."""
     parameters = Parameters(association=0.0, setting_association=0.95, place=0.0)

@@ -34,6 +34,7 @@ def test_it_reaches_the_optimal_judge_where_its_encoder_sees(tmp_path: Path) -> 
     assert known(row.human) == pytest.approx(optimal, abs=0.015)
 
 
+@pytest.mark.slow
 def test_captions_that_contradict_the_images_of_one_class_are_found(tmp_path: Path) -> None:
     """Nothing goes with the class, and a third of what one captioner names is wrong, in women's images alone.
 

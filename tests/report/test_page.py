@@ -242,6 +242,7 @@ def test_hostile_captions_and_names_are_text(browser: Browser, run: Path) -> Non
         assert any(NAME in str(chart.get_attribute("alt")) for chart in page.locator("#amplification img").all())
 
 
+@pytest.mark.slow
 def test_what_is_left_out(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that leave the house; of the same run, again the same page."""
     every = pd.read_parquet(run / "examples.parquet")

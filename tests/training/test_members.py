@@ -127,7 +127,9 @@ def make_refits(kind: ResampleKind, number: int = 1, *, captioner: str = "cap") 
     return [Member(linear, GENDER, slot, split, 0, slot.position, (("C", 0.1),)) for split in splits for slot in slots]
 
 
-@pytest.mark.parametrize("kind", ["exchanged", pytest.param("half", marks=pytest.mark.slow), "shuffled"])
+@pytest.mark.parametrize("kind", [
+    "exchanged", pytest.param("half", marks=pytest.mark.slow), pytest.param("shuffled", marks=pytest.mark.slow)
+])  # fmt: skip
 def test_refits_are_drawn_where_they_are_trained(kind: ResampleKind, tmp_path: Path) -> None:
     """Nothing of them is made before, travels, or is kept; one worker, two, and the store give the same numbers."""
     members = make_refits(kind)
