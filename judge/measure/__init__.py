@@ -77,9 +77,10 @@ def measure(
     for line in chain(warn_of_few(work.conditional, plan.small), warn_of_many(work.jobs, plan, setup)):
         _logger.info(line)
     work = _see(work, setup, progress)
+    # Before any training: processes that train keep much memory.
+    conditional = _conditional(work, setup, progress)
     _, setup, answers, refits = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
-    conditional = _conditional(work, setup, progress)
     scores = _joined([score_table(work.jobs, [rows for rows, _ in answers]), *(of.scores for of in conditional)])
     refits = _joined([refits, *(of.refits for of in conditional)])
     progress("intervals and tests", 0, 0)

@@ -48,14 +48,14 @@ def detector_table(rows: Sequence[DetectorRow], notes: Sequence[str]) -> Table[t
     """The table of ``judge ablate detectors``: a row per detector, over ``notes``. Fractions."""
     shares = {"recall": "pixels found", "iou": "IoU", "visible": "left visible", "beside": "hidden beside"}
     numbers = [column for heading in shares.values() for column in ((heading, NUMBER), ("interval", NUMBER))]
-    numbers += [("detections/people", TEXT), ("images", COUNT)]
+    numbers += [("detections/annotated", TEXT), ("images", COUNT)]
     cells = []
     for row in rows:
         found = [value for name in shares for value in (row.shares[name], row.intervals[name])]
         cells.append((row.detector, *found, f"{row.people}/{row.of}", row.images))
     note = (
-        "left visible: people's pixels left visible. hidden beside: hidden pixels that show no person. Shares of "
-        "pixels are pooled over images; intervals: bootstrap over images."
+        "left visible: annotated pixels left visible. hidden beside: hidden pixels that show nothing annotated. Shares "
+        "of pixels are pooled over images; intervals: bootstrap over images."
     )
     return table_of(["detector"], numbers, cells, "What detectors find", notes=[note, *notes])
 
@@ -81,7 +81,7 @@ def detector_figures(rows: Sequence[DetectorRow]) -> Iterator[Drawing]:
             words.append(f"{row.detector}, {label}: {write(value, NUMBER)}")
     plots.set_limits(axes, [0.0, 1.0])
     plots.legend(figure, axes, [*kinds.values()], "outside upper right", ncols=3)
-    note = f"n = {rows[0].images:,} images. precision: share of hidden pixels that show people."
+    note = f"n = {rows[0].images:,} images. precision: share of hidden pixels that are annotated."
     if levels := [of.level for row in rows for of in row.intervals.values() if of]:
         note += f" Bars: {100 * levels[0]:g}% interval for another sample of such images."
     yield Drawing("detectors", "Pixels found, IoU and precision", f"{'; '.join(words)}.", note, figure)
@@ -100,7 +100,7 @@ def detector_scores(results: Mapping[str, Result]) -> Table[tuple[Any, ...]]:
             of = lines[key]
             cells += [of.summary.amplification, of.interval, *([of.conclusion.verdict] if tested else [])]
         rows.append(tuple(cells))
-    notes = ["Amplification where each detector hides people." + _UNCORRECTED * tested, *variant_notes(results)]
+    notes = ["Amplification where each detector says what is hidden." + _UNCORRECTED * tested, *variant_notes(results)]
     return table_of(["captioner", "metric (judge)"], numbers, rows, "Amplification by detector", notes=notes)
 
 
