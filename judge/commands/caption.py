@@ -91,7 +91,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
         own = unfinished.is_dir() and all(file.suffix == ".jsonl" for file in unfinished.iterdir())
         if os.path.lexists(unfinished) and not own:
             what = "is no folder of captions of an unfinished run, which would be written there"
-            mend = "move it elsewhere, or delete it if an earlier version of this command left it"
+            mend = "move it elsewhere"
             raise JudgeError(what, where=str(unfinished), mend=mend)
         out.check(config.inputs())
         settings.check(config.inputs())

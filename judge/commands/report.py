@@ -49,8 +49,8 @@ def command(  # noqa: PLR0913, PLR0917 - options
 ) -> None:
     """Report finished runs: a page, Markdown or LaTeX tables, JSON, or a model card section with model-index metadata.
 
-    Values, intervals and tests are computed again from judges' answers and counts; a run whose metrics.json says
-    something else is refused.
+    Values, intervals and tests are computed again from judges' answers and counts; metrics.json is read for settings
+    alone, and a run whose files have other rows is refused.
 
     A folder of runs (runs/) gets an index of them: index.html, with every verdict and the values from run to run. An
     earlier index is replaced.

@@ -22,9 +22,6 @@ from judge.utils.reading import parse_yaml, read_small_text
 PANELS = ("Calibration", "Input", "Metrics", "Judges", "Images", "Captions", "Training", "Statistics", "Output")
 """Groups of options in ``--help``, from top to bottom."""
 
-REMOVED = {"prior": "leave it out: priors are frequencies of whole sets of tasks, which was the default"}
-"""Keys that earlier versions wrote into every run.yaml -> what to do."""
-
 
 class Settings(BaseModel):
     """Options of a command, composed of parts. Paths are relative to the working directory.
@@ -98,7 +95,7 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
         key = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
-            mend = REMOVED.get(key) or nearest(key, list(kind.model_fields))
+            mend = nearest(key, list(kind.model_fields))
             raise JudgeError(f"unknown key '{key}'", where=where, mend=mend) from None
         flag = flag_of(kind, key)
         if first["type"] == "missing":
