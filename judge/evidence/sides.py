@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -42,10 +42,31 @@ class MaskedCaption:
         # Workers are sent thousands: Python's own way for such classes takes five times as long.
         return MaskedCaption, tuple(getattr(self, name) for name in self.__slots__)
 
+    def at(self, index: int) -> MaskedCaption:
+        """The caption with another index."""
+        if index == self.index:
+            return self
+        # The function replace of dataclasses takes ten times as long, and refits move a million captions.
+        return MaskedCaption(self.image, index, self.words, self.named, self.tasks, self.answers, self.written)
+
     @property
     def number(self) -> int:
         """Index among the image's captions in the file."""
         return self.index if self.written is None else self.written
+
+
+class ExchangedUnits(NamedTuple):
+    """What exchanges move: U captions of both sides, or all sentences of each.
+
+    ``most``: sentences of a caption, at most. ``places``: side, and index of the first sentence, [U]. ``captions``:
+    their rows, [U]. ``images``: number of the image, [U]. ``alike``: the unit whose random number counts, [U].
+    """
+
+    most: int
+    places: list[tuple[Side, int]]
+    captions: list[list[MaskedCaption]]
+    images: IntArray
+    alike: IntArray
 
 
 @dataclass(frozen=True)
@@ -96,6 +117,23 @@ class Sides:
             for row in rows:
                 found.setdefault((side, row.index), set()).add(row.image)
         return {key: frozenset(images) for key, images in found.items()}
+
+    @cached_property
+    def exchanged(self) -> ExchangedUnits:
+        """What exchanges move. Draws share it."""
+        # The sentences of a caption move together, if captions of both sides are judged by as many.
+        numbers = {self.sentences.get(side, 1) for side in self.rows}
+        most = numbers.pop() if len(numbers) == 1 else 1
+        units: dict[tuple[Side, str, int], list[MaskedCaption]] = {}
+        for side, rows in self.rows.items():
+            for row in rows:
+                units.setdefault((side, row.image, row.index // most), []).append(row)
+        images = np.unique([image for _, image, _ in units], return_inverse=True)[1]
+        # Captions of a scene's images move alike.
+        firsts = dict[tuple[Side, str, int], int]()
+        alike = [firsts.setdefault((s, self.scenes.get(i, i), n), k) for k, (s, i, n) in enumerate(units)]
+        places = [(side, number * most) for side, _, number in units]
+        return ExchangedUnits(most, places, list(units.values()), images, np.array(alike, dtype=np.int64))
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
@@ -164,28 +202,17 @@ class Resample:
         return {image: classes[image] for image, unit in zip(units.images, units.of, strict=True) if unit in held}
 
     def _exchange(self, sides: Sides) -> dict[Side, tuple[MaskedCaption, ...]]:
-        # The sentences of a caption move together, if captions of both sides are judged by as many.
-        numbers = {sides.sentences.get(side, 1) for side in sides.rows}
-        most = numbers.pop() if len(numbers) == 1 else 1
-        units: dict[tuple[Side, str, int], list[MaskedCaption]] = {}
-        for side, rows in sides.rows.items():
-            for row in rows:
-                units.setdefault((side, row.image, row.index // most), []).append(row)
-        places, captions = list(units), list(units.values())
-        images = np.unique([image for _, image, _ in places], return_inverse=True)[1]
-        # Captions of a scene's images move alike.
-        firsts = dict[tuple[Side, str, int], int]()
-        alike = [firsts.setdefault((s, sides.scenes.get(i, i), n), k) for k, (s, i, n) in enumerate(places)]
-        drawn = np.random.default_rng([self.seed, 1, self.number]).random(len(places))[alike]
+        units = sides.exchanged
+        drawn = np.random.default_rng([self.seed, 1, self.number]).random(len(units.images))[units.alike]
         # The captions sorted by image are replaced by the same captions shuffled within each image.
-        taken = np.empty(len(places), dtype=np.int64)
-        taken[np.argsort(images, kind="stable")] = np.lexsort((drawn, images))
+        taken = np.empty(len(drawn), dtype=np.int64)
+        taken[np.argsort(units.images, kind="stable")] = np.lexsort((drawn, units.images))
         moved: dict[Side, list[MaskedCaption]] = {side: [] for side in sides.rows}
-        for (side, _, number), other in zip(places, taken.tolist(), strict=True):
-            for row in captions[other]:
-                index = number * most + row.index % most
+        for (side, first), other in zip(units.places, taken.tolist(), strict=True):
+            for row in units.captions[other]:
+                index = first + row.index % units.most
                 if (side, index) in sides.images:
-                    moved[side].append(row if index == row.index else replace(row, index=index))
+                    moved[side].append(row.at(index))
         return {side: tuple(rows) for side, rows in moved.items()}
 
 

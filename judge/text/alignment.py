@@ -8,6 +8,7 @@ content words: learnt vectors have "during" next to "tennis".
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -123,9 +124,9 @@ class Aligner:
 
 def find_gaps(human: Iterable[Words], generated: Iterable[Words], vectors: Vectors | None) -> Gaps:
     """The words that ``generated`` lacks, and their neighbours in it; none without ``vectors``."""
-    counts = Counter(word for words in human for word in words)
+    counts = Counter(chain.from_iterable(human))
     counts = Counter({word: count for word, count in counts.items() if not is_special(word)})
-    vocabulary = {word for words in generated for word in words}
+    vocabulary = set(chain.from_iterable(generated))
     lacking = sorted(counts.keys() - vocabulary)
     return Gaps(counts, tuple(lacking), nearest(lacking, vocabulary, vectors) if vectors else {})
 
