@@ -236,7 +236,7 @@ def test_the_page_shows_a_figure_and_repeats_the_command(tools: Tools, monkeypat
     page = (tools.folder / "my out" / "report.html").read_text(encoding="utf-8")
     assert "x, precision: " in page
     assert (tools.folder / "my out" / "figures" / "detectors.svg").exists()
-    assert "hidden beside: hidden pixels that show no person." in page
+    assert "hidden beside: hidden pixels that show nothing annotated." in page
     (command,) = re.findall(r"<code>judge (.* --out runs/again)</code>", page)
     done_well(*shlex.split(html.unescape(command)))
     assert results(tools.folder / "runs" / "again") == results(tools.folder / "my out")

@@ -48,13 +48,17 @@ def value(table: pd.DataFrame, column: str, **wanted: str) -> float:
     return float(table[column].iloc[0])
 
 
+@pytest.fixture(scope="module")
+def big() -> World:
+    return make_world(2400, seed=1)
+
+
 @pytest.mark.slow
-def test_known_amplification() -> None:
+def test_known_amplification(big: World) -> None:
     """Values are in the order of the knobs, and near their closed forms (2,400 images are not enough to be exact).
 
     The third human caption, used as a captioner's, gives 0 within noise.
     """
-    big = make_world(2400, seed=1)
     told = {name: replace(captioner, vocabulary=3) for name, captioner in CAPTIONERS.items()}  # Few words to learn.
     captioners = [simulate(big, name=name, captioner=captioner) for name, captioner in told.items()]
     third = Captions("third", {image: captions[2:3] for image, captions in big.human.by_image.items()})
