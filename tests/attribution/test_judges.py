@@ -156,6 +156,7 @@ def test_a_table_by_masking(trained: Trained, tmp_path: Path) -> None:
     assert {name.split("-")[1] for name in drawn} == {"1", "2"}
 
 
+@pytest.mark.slow
 def test_a_captioners_own_words(trained: Trained, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = done_well(

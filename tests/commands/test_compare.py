@@ -126,6 +126,7 @@ def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFil
     assert any("left out for both" in note for note in document["notes"]["warnings"])
 
 
+@pytest.mark.slow
 def test_rows_of_another_protocol_have_names_of_their_own(files: WorldFiles, tmp_path: Path) -> None:
     """In the table, the files and the report; never compared with the metric's own. Of the women half have labels.
 

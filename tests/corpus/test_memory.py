@@ -307,6 +307,7 @@ def test_a_result_shows_itself(from_files: Result) -> None:
         from_files.plot("lik")
 
 
+@pytest.mark.slow
 def test_words_in_memory_are_hidden(inputs: dict[str, dict[str, Any]], from_files: Result, tmp_path: Path) -> None:
     """As a lexicon or as lists they are those of the shipped file; ``run.yaml`` holds them, and repeats the run."""
     gender, out = load_lexicon("gender"), tmp_path / "run"

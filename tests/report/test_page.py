@@ -110,7 +110,7 @@ def test_the_page_is_whole_and_small(run: Path) -> None:
     assert {"forest-lic.svg", "forest-lic.png", "sides-lic.svg"} < {path.name for path in (run / "figures").iterdir()}
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+@pytest.mark.parametrize(("scheme", "width"), [pytest.param("light", 1280, marks=pytest.mark.slow), ("dark", 390)])
 def test_it_can_be_read_by_all(browser: Browser, run: Path, scheme: Any, width: int) -> None:
     """Colours do not depend on the width, nor the layout on the colours. Of cards, which are alike, four are read."""
     from axe_playwright_python.sync_playwright import Axe

@@ -216,7 +216,7 @@ def test_judges_denied_captions_are_one_judge_whatever_is_said() -> None:
     assert distinct("sat") == distinct("sat-caption-only") == (3, 2)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_progress_counts_steps_and_events_tell_their_losses(workers: int, tmp_path: Path) -> None:
     """Two epochs of one batch each; of stored judges nothing is counted."""
     told: list[tuple[str, int, int]] = []
