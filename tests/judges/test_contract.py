@@ -92,7 +92,7 @@ def test_contract(name: str, target: Target, given: Materials) -> None:
     assert np.isfinite(judge.predict(odd).probabilities).all()
 
 
-@pytest.mark.parametrize("name", map(slowly, NAMES))
+@pytest.mark.parametrize("name", [*map(slowly, NAMES)])
 def test_no_clue_gives_chance(name: str, given: Materials) -> None:
     """LIC's score is near 1/4 if neither captions nor images have information."""
     train, test = make_samples(160, clue=0.0), make_samples(200, clue=0.0, seed=1)
