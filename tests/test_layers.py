@@ -79,16 +79,23 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-def test_the_linear_judge_does_without_torch() -> None:
-    code = """
+def test_linear_judges_do_without_torch(tmp_path: Path) -> None:
+    """Also where they see, if vectors of images are those of a file: torch takes half a gigabyte."""
+    file = tmp_path / "features.npz"
+    code = f"""
 from dataclasses import replace
+import numpy as np
 from judge import evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
 world = make_world(60, seed=0)
 captioner = simulate(world, name='a', captioner=Captioner(stereotype=0.5))
-human = replace(world.human, by_image={image: texts[:1] for image, texts in world.human.by_image.items()})
-evaluate(Corpus(human, (captioner,), world.labels), folds=2, refits=2, chance=1, workers=1, resamples=100)
+human = replace(world.human, by_image={{image: texts[:1] for image, texts in world.human.by_image.items()}})
+np.savez({str(file)!r}, image_id=[*human.by_image], features=np.random.default_rng(0).random((60, 20), np.float32))
+evaluate(
+    Corpus(human, (captioner,), world.labels), metrics=['lic', 'imagecaptioner2', 'conditional'], given=['image'],
+    image_features={str(file)!r}, folds=2, refits=2, chance=1, workers=1, resamples=100,
+)
 """
     assert not loaded_after(code) & {"torch", "accelerate"}
