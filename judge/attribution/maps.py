@@ -151,8 +151,8 @@ class View:
 def log_odds(scores: Tensor, target: Target) -> Tensor:
     """Natural log-odds of each answer, [N, A], from logits or log-probabilities, [N, A].
 
-    For a class, one of which is true (softmax): log p minus the mean log p of the others (with two classes
-    log p / (1 - p)). For a task, each of which may be true (sigmoid): log p / (1 - p).
+    Of classes exactly one is true (softmax): log p minus the mean log p of the others, which is log p / (1 - p) for two
+    classes. Of tasks any number is true (sigmoid): log p / (1 - p).
     """
     if target.kind == "tasks":
         return scores

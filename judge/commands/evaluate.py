@@ -396,7 +396,7 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
 
 
 def uses_images(metrics: Sequence[str]) -> bool:
-    """Whether a judge of these metrics sees images."""
+    """Return whether any of these metrics asks a judge that sees images."""
     return any(find_metric(name).uses_images for name in spell_out(metrics))
 
 

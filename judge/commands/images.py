@@ -180,7 +180,10 @@ def refuse_unmasked(
 def find_masked(
     config: inputs.MaskedSettings, names: Mapping[str, str], masking: Masking | None, *, detector: Detector, **how: Any
 ) -> MaskedImages:
-    """What is hidden in the images ``names``; refused where it is almost nobody. ``how``: of :func:`find_hidden`."""
+    """Find what is hidden in the images ``names``, and refuse masks that hide almost nobody.
+
+    ``how``: further keywords of :func:`find_hidden`.
+    """
     assert config.images is not None
     hiding, truth = (masking.hiding, masking.truth) if masking else (None, None)
     how |= {"hiding": hiding, "truth": truth, "max_pixels": config.max_pixels}

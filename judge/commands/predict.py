@@ -114,7 +114,7 @@ def _table(samples: Sequence[Sample], answers: Predictions) -> str:
     guesses = guessed(answers.probabilities, answers.target.kind).tolist()
     rows = []
     for sample, row, guess in zip(samples, answers.probabilities.tolist(), guesses, strict=True):
-        predicted = "|".join(name for name, yes in zip(names, guess, strict=True) if yes)
+        predicted = answers.target.spell(place for place, yes in enumerate(guess) if yes)
         rows.append((sample.image_id, sample.index, sample.text, *row, predicted))
     return rows_csv(["image_id", "index", "caption", *(f"p({name})" for name in names), "predicted"], sorted(rows))
 

@@ -136,8 +136,8 @@ class Corpus:
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
         people = _unite([read_captions(path, options, side="human") for path in given] or [Captions("human", {})])
         refuse_unread(columns, [people, *generated])
+        files = [Path(of) for of in given if not is_table(of)]
         for one, path in zip(generated, named.values(), strict=True):
-            files = [Path(of) for of in given if not is_table(of)]
             if not is_table(path) and Path(path) in files and one.by_image == people.by_image:
                 what = f"captions of '{one.name}' are the human ones: both sides read the same column of this file"
                 mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"

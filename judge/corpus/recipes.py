@@ -114,7 +114,11 @@ def read_shipped() -> list[Recipe]:
 
 
 def find_recipe(name_or_path: str) -> Path:
-    """The file of a recipe by its name ("coco-gender-skin"), or a YAML file of the user's."""
+    """The file of a recipe by its name ("coco-gender-skin"), or a YAML file of the user's.
+
+    Raises:
+        JudgeError: no such recipe.
+    """
     shipped = shipped_recipes()
     if name_or_path not in shipped and Path(name_or_path).suffix not in {".yaml", ".yml"}:
         mend = nearest(name_or_path, list(shipped)) if shipped else "give a recipe's file"

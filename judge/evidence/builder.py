@@ -85,6 +85,9 @@ class EvidenceBuilder:
     """Builds the evidence of a corpus, by captioner and metric. Both sides pass through the same functions.
 
     If labels are derived, ``least`` human captions of an image must name its class.
+
+    Raises:
+        JudgeError: no labels and no lexicon to derive them with.
     """
 
     def __init__(
@@ -252,6 +255,9 @@ class EvidenceBuilder:
         """Leave out product classes with fewer than ``least`` images of some captioner, for all metrics and captioners.
 
         A single attribute's rare class is an error in the data; rare classes of a product are to be expected.
+
+        Raises:
+            JudgeError: fewer than two classes are left; as :meth:`join`.
         """
         labels = self.truth.labels
         if not isinstance(labels, ProductLabels):
@@ -359,7 +365,11 @@ class EvidenceBuilder:
         return derive_tasks(self._human_mentions(described, "tasks"), names=names)
 
     def find_tasks(self, images: Sequence[str], *, without: Collection[str] = ()) -> tuple[Tasks, dict[str, int]]:
-        """The tasks of images but those of ``without``; and reason -> number of tasks or images left out."""
+        """The tasks of images but those of ``without``; and reason -> number of tasks or images left out.
+
+        Raises:
+            JudgeError: nothing to guess; a task without words to mask.
+        """
         words, tasks = self.task_words, self.truth.tasks
         if tasks is None:
             tasks = self._derive_tasks(words.classes, images)

@@ -55,7 +55,7 @@ class MaskedCaption:
         return self.index if self.written is None else self.written
 
 
-class ExchangedUnits(NamedTuple):
+class Exchangeable(NamedTuple):
     """What exchanges move: U captions of both sides, or all sentences of each.
 
     ``most``: sentences of a caption, at most. ``places``: side, and index of the first sentence, [U]. ``captions``:
@@ -119,8 +119,8 @@ class Sides:
         return {key: frozenset(images) for key, images in found.items()}
 
     @cached_property
-    def exchanged(self) -> ExchangedUnits:
-        """What exchanges move. Draws share it."""
+    def exchangeable(self) -> Exchangeable:
+        """What exchanges move; all draws share it."""
         # The sentences of a caption move together, if captions of both sides are judged by as many.
         numbers = {self.sentences.get(side, 1) for side in self.rows}
         most = numbers.pop() if len(numbers) == 1 else 1
@@ -133,7 +133,7 @@ class Sides:
         firsts = dict[tuple[Side, str, int], int]()
         alike = [firsts.setdefault((s, self.scenes.get(i, i), n), k) for k, (s, i, n) in enumerate(units)]
         places = [(side, number * most) for side, _, number in units]
-        return ExchangedUnits(most, places, list(units.values()), images, np.array(alike, dtype=np.int64))
+        return Exchangeable(most, places, list(units.values()), images, np.array(alike, dtype=np.int64))
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
@@ -202,7 +202,7 @@ class Resample:
         return {image: classes[image] for image, unit in zip(units.images, units.of, strict=True) if unit in held}
 
     def _exchange(self, sides: Sides) -> dict[Side, tuple[MaskedCaption, ...]]:
-        units = sides.exchanged
+        units = sides.exchangeable
         drawn = np.random.default_rng([self.seed, 1, self.number]).random(len(units.images))[units.alike]
         # The captions sorted by image are replaced by the same captions shuffled within each image.
         taken = np.empty(len(drawn), dtype=np.int64)

@@ -113,6 +113,7 @@ class Rows:
         self.table: Any = hstack([words, *(shares for shares, _ in products), ones], format="csr")
         self.vectors: list[Reals] = [np.ascontiguousarray(vectors) for _, vectors in products]
         own = [single(vectors) for shares, vectors in dense if shares is None]
+        # One block is not copied: captions of several indices share the vectors of their images.
         self.own = own[0] if len(own) == 1 else np.hstack([np.zeros((table.shape[0], 0), np.float32), *own])
         self.words = words.shape[1]
         width = sum(vectors.shape[1] for vectors in (*self.vectors, self.own))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -24,14 +23,12 @@ from judge.measure.jobs import Request
 from judge.measure.table import COLUMNS
 from judge.statistics.comparisons import Key
 from judge.statistics.summary import ROW
-from judge.text.vector_space import Reals, VectorSpace, unit
+from judge.text.vector_space import TOGETHER, Reals, VectorSpace, unit
 from judge.types import SIDES, BoolArray, FloatArray, IntArray, Side
 from judge.utils.parallel import parallel
 
 # A test at 5% finds an amplification of so many standard errors with 80% power.
 _FOUND = 2.8
-# Images whose captions become vectors together: the parts of all of them would take gigabytes.
-_TOGETHER = 4_000
 
 
 @dataclass(frozen=True)
@@ -150,8 +147,9 @@ def _known(of: Conditional, references: References, space: VectorSpace) -> list[
     alike = np.concatenate([of.objects, of.images], axis=1)
     if "people" not in of.metric.given:
         return [alike]
-    size = len(of.people)
-    parts = [slice(start, min(start + _TOGETHER, size)) for start in range(0, size, _TOGETHER)]
+    # The parts of all captions together would take gigabytes.
+    step = max(1, TOGETHER // max(map(len, of.people)))
+    parts = [slice(start, start + step) for start in range(0, len(of.people), step)]
     others = zip(*(_others(of, references, space, part) for part in parts), strict=True)
     return [np.concatenate([alike, np.concatenate(rows)], axis=1) for rows in others]
 
@@ -193,12 +191,13 @@ class _Judges:
 
         They are made one role after the other, since those of all roles would take much memory.
         """
-        size, captions = len(self.readings.human), self.readings.generated
-        pairs = [(role % len(self.given), role % len(captions)) for role in range(size)]
-        generated = lru_cache(maxsize=1)(lambda given, turn: self.given[given].tell(captions[turn]))
-        for human, (given, turn) in zip(self.readings.human, pairs, strict=True):
-            judge = self.given[given]
-            yield judge, dict(zip(SIDES, _with_fit(judge, judge.tell(human), generated(given, turn)), strict=True))
+        captions = self.readings.generated
+        alike = len(self.given) == len(captions) == 1
+        for role, human in enumerate(self.readings.human):
+            given = self.given[role % len(self.given)]
+            if role == 0 or not alike:
+                generated = given.tell(captions[role % len(captions)])
+            yield given, dict(zip(SIDES, _with_fit(given, given.tell(human), generated), strict=True))
 
     def weights(self) -> FloatArray:
         """Of features of the captioner's captions but their fit, [D, K]: means over roles."""

@@ -16,7 +16,7 @@ from judge.statistics.comparisons import Key
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.training.member import Member
-from judge.types import BoolArray, FloatArray, Predictions, Sample
+from judge.types import BoolArray, FloatArray, Predictions, Sample, Target
 
 COLUMNS = [
     *("captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"),
@@ -156,14 +156,14 @@ def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> Column
     target, probabilities = predictions.target, predictions.probabilities
     truth = shown(samples, len(target.classes))
     judged = Judged.of_arrays(truth, probabilities, target.kind)
-    answers, predicted = (_spell(table, target.classes) for table in (truth, guessed(probabilities, target.kind)))
+    answers, predicted = (_spell(table, target) for table in (truth, guessed(probabilities, target.kind)))
     return {"answer": answers, "probability": judged.probability, "predicted": predicted, "loss": judged.loss}
 
 
-def _spell(table: BoolArray, names: Sequence[str]) -> list[str]:
+def _spell(table: BoolArray, target: Target) -> list[str]:
     """The names of the answers of each row of ``table``, [N, A], joined by "|"."""
     rows, places = np.unique(table, axis=0, return_inverse=True)
-    spelled = ["|".join(names[k] for k in np.flatnonzero(row).tolist()) for row in rows]
+    spelled = [target.spell(np.flatnonzero(row).tolist()) for row in rows]
     return [spelled[place] for place in places.ravel().tolist()]
 
 

@@ -67,7 +67,8 @@ class Table(Generic[R]):
         if len(known) < 2:
             return set()
         cells = {place: self._cell(column, self.rows[place]) for place in known}
-        best = {cells[place] for place, merit in known.items() if merit == max(known.values())}
+        most = max(known.values())
+        best = {cells[place] for place, merit in known.items() if merit == most}
         return {place for place, cell in cells.items() if cell in best}
 
     def _cell(self, column: Column[R], row: R) -> str:

@@ -23,7 +23,7 @@ TOPICS, WIDTH = 300, 200
 _LEAST = 3
 # Captions from which directions are learnt, at most (of COCO's 21,600 captions even 5,000 moved no value by more than a
 # fifth of its standard error); and those of which vectors are made together, in float64.
-_LEARNT, _TOGETHER = 50_000, 20_000
+_LEARNT, TOGETHER = 50_000, 20_000
 
 
 class VectorSpace:
@@ -61,8 +61,8 @@ class VectorSpace:
 
     def parts(self, captions: Sequence[Words]) -> tuple[Reals, Reals]:
         """Words and embedding of captions, [N, W] and [N, E]; those of several captions may be added up."""
-        starts = range(0, max(1, len(captions)), _TOGETHER)
-        words, rows = zip(*(self._parts_of(captions[start : start + _TOGETHER]) for start in starts), strict=True)
+        starts = range(0, max(1, len(captions)), TOGETHER)
+        words, rows = zip(*(self._parts_of(captions[start : start + TOGETHER]) for start in starts), strict=True)
         return np.concatenate(words), np.concatenate(rows)
 
     def _parts_of(self, captions: Sequence[Words]) -> tuple[Reals, Reals]:

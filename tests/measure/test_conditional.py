@@ -235,6 +235,27 @@ def test_objects_are_known(people: Corpus, coco: Path) -> None:
     assert np.isfinite(known(row.amplification))
 
 
+@pytest.mark.parametrize("turns", [1, 2])
+def test_roles_may_share_what_is_read(turns: int) -> None:
+    """They find the mean of what each role finds alone, also where the captioner's captions take turns."""
+    classes, generator = np.repeat([0, 1], 30), np.random.default_rng(5)
+    known, *rest = generator.normal(size=(4 + turns, 60, 4)).astype(np.float32)
+    human, generated = rest[:3], rest[3:]
+    generated[0][:, 0] += 2 * classes
+    shared = _Judges(Readings([known], human, generated), classes, None)
+    each = [_Judges(Readings([known], [of], [generated[n % turns]]), classes, None) for n, of in enumerate(human)]
+    assert shared.gains() == pytest.approx(np.mean([of.gains() for of in each], axis=0), abs=1e-6)
+    assert shared.weights() == pytest.approx(np.mean([of.weights() for of in each], axis=0), abs=1e-6)
+
+
+def test_vectors_of_some_images_at_a_time_are_those_of_all(
+    people: Corpus, alone: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("judge.measure.conditional.TOGETHER", 40)
+    (row,) = evaluate_numbers(people, **QUICK).summaries
+    assert row.amplification == pytest.approx(alone.summaries[0].amplification, abs=1e-6)
+
+
 def test_a_half_is_measured_by_judges_of_its_images_alone() -> None:
     generator = np.random.default_rng(2)
     classes = np.repeat([0, 1], 30)

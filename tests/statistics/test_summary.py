@@ -19,7 +19,7 @@ QUICK = Settings(resamples=100)
 
 
 @given(st.integers(8, 25), st.integers(1, 3), st.sampled_from(["ab", "abc"]), st.integers(0, 99))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_against_loops(images: int, seeds: int, classes: str, seed: int) -> None:
     scores = make_scores(images, seeds=seeds, classes=classes, seed=seed)
     every = pd.concat([scores.assign(metric=name) for name in ("lic", "leakage", "imagecaptioner2")])

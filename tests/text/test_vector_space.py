@@ -52,7 +52,7 @@ def test_many_captions_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     some = sorted(np.random.default_rng(0).permutation(60)[:30])
     expected = VectorSpace([captions[place] for place in some], np.ones(30), "words+embedding")
     monkeypatch.setattr("judge.text.vector_space._LEARNT", 30)
-    monkeypatch.setattr("judge.text.vector_space._TOGETHER", 7)
+    monkeypatch.setattr("judge.text.vector_space.TOGETHER", 7)
     found = VectorSpace(captions, np.ones(60), "words+embedding")
     vectors = [space.vectors(*space.parts(captions)) for space in (expected, found)]
     np.testing.assert_array_equal(*vectors)
