@@ -50,22 +50,27 @@ class Units:
         mixed = any(found[unit] != name for unit, name in zip(self.of, self.classes, strict=True))
         return dict.fromkeys(found, "") if mixed else found
 
-    def half(self, number: int, seed: int) -> set[str]:
-        """The units of a half; an even number and the next one are the two halves of one draw."""
-        draw, second = divmod(number, 2)
-        order, chosen = in_random_order(self.strata, f"{seed}/2/{draw}/"), set[str]()
-        for place, name in enumerate(sorted(set(self.strata.values()))):
-            group = [unit for unit in order if self.strata[unit] == name]
-            # The larger half of an odd number goes to each half in turn.
-            cut = (len(group) + (draw + place) % 2) // 2
-            chosen |= set(group[cut:] if second else group[:cut])
-        return chosen
+    def half(self, number: int, seed: int) -> BoolArray:
+        """Which images a half holds, [N]; an even number and the next one are the two halves of one draw."""
+        first, second = self._halves_of(number // 2, seed)
+        return second if number % 2 else first
 
     @lru_cache(maxsize=4)  # noqa: B019 - metrics and captioners mostly have the same images
     def halves(self, count: int, seed: int) -> BoolArray:
         """Which images each of ``count`` halves holds, [count, N]."""
-        draws = [self.half(number, seed) for number in range(count)]
-        return np.array([[unit in draw for unit in self.of] for draw in draws])
+        draws = [self._halves_of(draw, seed) for draw in range((count + 1) // 2)]
+        return np.concatenate(draws)[:count]
+
+    def _halves_of(self, draw: int, seed: int) -> BoolArray:
+        """Which images the two halves of a draw hold, [2, N]."""
+        names, stratum = np.unique(list(self.strata.values()), return_inverse=True)
+        order, second = _random_order(self.strata, f"{seed}/2/{draw}/"), np.zeros(len(self.strata), dtype=np.bool_)
+        for place in range(len(names)):
+            group = order[stratum[order] == place]
+            # The larger half of an odd number goes to each half in turn.
+            second[group[(len(group) + (draw + place) % 2) // 2 :]] = True
+        held = second if self.index is None else second[self.index]
+        return np.stack([~held, held])
 
     def shuffled(self, number: int, seed: int) -> dict[str, str]:
         """Image id -> the image whose label it gets: of its own unit, if units have images of several classes."""
@@ -80,7 +85,14 @@ class Units:
 
 def in_random_order(names: Iterable[str], tag: str) -> list[str]:
     """The names in random order; the order of two names does not depend on the others."""
-    return sorted(names, key=lambda name: hashlib.blake2b((tag + name).encode(), digest_size=8).digest())
+    names = list(names)
+    return [names[place] for place in _random_order(names, tag).tolist()]
+
+
+def _random_order(names: Iterable[str], tag: str) -> IntArray:
+    """Places of the names in that order, [N]."""
+    digests = b"".join(hashlib.blake2b((tag + name).encode(), digest_size=8).digest() for name in names)
+    return np.argsort(np.frombuffer(digests, dtype=">u8"), kind="stable")
 
 
 def scenes_of(table: pd.DataFrame) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import compress
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -199,7 +200,7 @@ class Resample:
         if self.kind == "shuffled":
             return {image: classes[other] for image, other in units.shuffled(self.number, self.seed).items()}
         held = units.half(self.number, self.seed)
-        return {image: classes[image] for image, unit in zip(units.images, units.of, strict=True) if unit in held}
+        return {image: classes[image] for image in compress(units.images, held)}
 
     def _exchange(self, sides: Sides) -> dict[Side, tuple[MaskedCaption, ...]]:
         units = sides.exchangeable

@@ -21,9 +21,9 @@ from judge.measure.refits import check_refits, refit, warn_of_many
 from judge.measure.table import Answers, answer_rows, in_order, score_table, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_qualities
-from judge.statistics.breakdown import break_down, image_contributions
-from judge.statistics.counted import summarise_counts
-from judge.statistics.summary import Settings, summarise
+from judge.statistics.breakdown import break_down, counted_images, image_contributions
+from judge.statistics.counted import CountedRow, each_row
+from judge.statistics.summary import Settings, Summary, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
 from judge.training.member import TrainingSetup
@@ -71,7 +71,11 @@ def measure(
     ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
     untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
     settings = Settings(plan.resamples, plan.level, plan.first_seed, ratios, untrained)
-    counted = in_main_process(lambda: summarise_counts(work.counts, work.names, settings))
+
+    def count(row: CountedRow) -> tuple[Summary, pd.DataFrame | None]:
+        return row.summary(settings), counted_images(row) if plan.examples else None
+
+    counted = in_main_process(lambda: each_row(work.counts, work.names, count))
     if ready:
         ready()
     for line in chain(warn_of_few(work.conditional, plan.small), warn_of_many(work.jobs, plan, setup)):
@@ -86,7 +90,7 @@ def measure(
     progress("intervals and tests", 0, 0)
     judged = in_main_process(lambda: summarise(scores, refits, settings))
     names = [captioner.name for captioner in work.corpus.generated]
-    summaries = in_order([*judged, *counted], names, work.names, work.without_value)
+    summaries = in_order([*judged, *(row for row, _ in counted)], names, work.names, work.without_value)
     result = Result(
         tuple(summaries),
         scores,
@@ -97,7 +101,7 @@ def measure(
     )
 
     def examples() -> pd.DataFrame:
-        contributions = image_contributions(scores, work.counts, work.names, settings)
+        contributions = image_contributions(scores, settings, (images for _, images in counted))
         chosen = choose_examples(work, scores, contributions, seed=settings.seed)
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
         workers = 1 if launched() else setup.workers or usable_cores()

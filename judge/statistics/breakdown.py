@@ -16,7 +16,7 @@ captions have no test (BENCHMARKS.md, "Breakdown"), and Multi-> has none: its se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -94,14 +94,20 @@ def break_down(
 
 
 def image_contributions(
-    scores: pd.DataFrame, counts: pd.DataFrame, names: Sequence[str], settings: Settings
+    scores: pd.DataFrame, settings: Settings, counted: Iterable[pd.DataFrame | None] = ()
 ) -> pd.DataFrame:
     """The contribution of each image to the same rows, but for counted metrics without ``pieces``.
 
     The columns are captioner, metric, judge, image_id, contribution; of counted metrics to the published value.
+    ``counted``: what :func:`counted_images` returns for each of their rows.
     """
     judged = [_image_table(row) for row in judged_rows(scores, settings)]
-    return _stack([*judged, *(_image_table(row) for row in _counted_rows(counts, names, settings) if _has_pieces(row))])
+    return _stack([*judged, *(table for table in counted if table is not None)])
+
+
+def counted_images(row: CountedRow) -> pd.DataFrame | None:
+    """The contribution of each image to a counted row; None without a value, or without ``pieces``."""
+    return _image_table(row) if row.line.published is not None and _has_pieces(row) else None
 
 
 def _image_table(row: JudgedRow | CountedRow) -> pd.DataFrame:

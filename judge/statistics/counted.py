@@ -12,8 +12,9 @@ Which labels are counted is chosen before, by both sides' captions (BA) or the a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,7 @@ from judge.types import FloatArray, IntArray
 
 # Exchanges of captions in each half of the images.
 EXCHANGES = 40
+R = TypeVar("R")
 
 
 def summarise_counts(counts: pd.DataFrame, metrics: Iterable[str], settings: Settings = DEFAULT) -> list[Summary]:
@@ -38,17 +40,22 @@ def summarise_counts(counts: pd.DataFrame, metrics: Iterable[str], settings: Set
 
     ``counts`` has the columns of ``counts.parquet`` (``judge.evidence.counts``). Judged metrics are ignored.
     """
+    return each_row(counts, metrics, lambda row: row.summary(settings))
+
+
+def each_row(counts: pd.DataFrame, metrics: Iterable[str], then: Callable[[CountedRow], R]) -> list[R]:
+    """``then`` of each captioner of ``counts`` and counted row of ``metrics``, captioner by captioner."""
     from joblib import Parallel, cpu_count, delayed
 
     asked = [metric for metric in map(find_metric, spell_out(metrics)) if metric.counted]
     if not asked:
         return []
 
-    def summarise(rows: pd.DataFrame, metric: Metric) -> Summary:
-        return CountedRow(metric, rows, counts).summary(settings)
+    def work(rows: pd.DataFrame, metric: Metric) -> R:
+        return then(CountedRow(metric, rows, counts))
 
     captioners = counts.groupby("captioner", sort=False, observed=True)
-    jobs = [delayed(summarise)(rows, metric) for _, rows in captioners for metric in asked]
+    jobs = [delayed(work)(rows, metric) for _, rows in captioners for metric in asked]
     # Threads: sparse products, which take most of the time, leave others free to go on.
     return list(Parallel(n_jobs=min(len(jobs), cpu_count()), prefer="threads")(jobs))
 

@@ -55,10 +55,10 @@ def test_strata_of_units() -> None:
 
 def test_the_larger_half_of_an_odd_number_goes_to_each_half_in_turn() -> None:
     units = Units.make(dict.fromkeys("abcde", "x"))
-    assert [len(units.half(number, 0)) for number in range(6)] == [2, 3, 3, 2, 2, 3]
+    assert [units.half(number, 0).sum() for number in range(6)] == [2, 3, 3, 2, 2, 3]
     # And of two classes to one half each.
     both = Units.make(dict.fromkeys("abcde", "x") | dict.fromkeys("fghij", "y"))
-    assert {len(both.half(number, 0)) for number in range(6)} == {5}
+    assert {both.half(number, 0).sum() for number in range(6)} == {5}
 
 
 def test_labels_of_scenes_of_one_class_are_shuffled_among_scenes() -> None:
