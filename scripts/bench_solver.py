@@ -50,7 +50,7 @@ def features(one: Assignment, reading: Reading, c: dict[str, float]) -> FloatArr
         )
         parts.append(count.fit_transform(map(" ".join, captions)) * c["C"] ** 0.5)
     if reading.embedding:
-        dense = load_embedding(reading.embedding).captions(captions)[0] * c["C of embedding"] ** 0.5
+        dense = load_embedding(reading.embedding).captions(captions) * c["C of embedding"] ** 0.5
         if not parts:
             return np.asarray(dense)
         parts.append(csr_matrix(dense))

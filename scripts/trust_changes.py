@@ -87,7 +87,7 @@ def prototypes(source: DoseSource) -> dict[int, tuple[list[Words], FloatArray]]:
 def embed(masked: Iterable[Words]) -> FloatArray:
     """Embeddings of captions without the tokens for masked words, [N, D], of length 1."""
     bare = [tuple(word for word in words if not alignment.is_special(word)) for words in masked]
-    return load_embedding(WORDLLAMA).captions(bare)[0]
+    return load_embedding(WORDLLAMA).captions(bare)
 
 
 def _repeat(source: DoseSource, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:

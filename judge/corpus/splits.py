@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
 
@@ -124,5 +125,15 @@ def make_splits(
     test, validation = holdout
     if protocol == "paper":
         return [holdout_split(classes, seed=seed, test=test, validation=validation, balanced=balanced)]
-    splits = stratified_folds(classes, seed=seed, folds=folds, validation=validation / (1 - test), scenes=scenes)
+    known = tuple(classes.items()), tuple(scenes.items())
+    splits = _known_folds(*known, seed, folds, validation / (1 - test))
     return splits if balanced else [replace(split, weights=dict.fromkeys(split.weights, 1.0)) for split in splits]
+
+
+@lru_cache(
+    maxsize=64
+)  # Refits of all captioners mostly draw the same images; their folds would take hundreds of megabytes.
+def _known_folds(
+    classes: tuple[tuple[str, str], ...], scenes: tuple[tuple[str, str], ...], seed: int, folds: int, validation: float
+) -> list[Split]:
+    return stratified_folds(dict(classes), seed=seed, folds=folds, validation=validation, scenes=dict(scenes))

@@ -52,14 +52,13 @@ class Units:
 
     def half(self, number: int, seed: int) -> BoolArray:
         """Which images a half holds, [N]; an even number and the next one are the two halves of one draw."""
-        first, second = self._halves_of(number // 2, seed)
-        return second if number % 2 else first
+        return np.asarray(self._halves_of(number // 2, seed)[number % 2])
 
     @lru_cache(maxsize=4)  # noqa: B019 - metrics and captioners mostly have the same images
     def halves(self, count: int, seed: int) -> BoolArray:
         """Which images each of ``count`` halves holds, [count, N]."""
         draws = [self._halves_of(draw, seed) for draw in range((count + 1) // 2)]
-        return np.concatenate(draws)[:count]
+        return np.concatenate([np.zeros((0, len(self.images)), dtype=np.bool_), *draws])[:count]
 
     def _halves_of(self, draw: int, seed: int) -> BoolArray:
         """Which images the two halves of a draw hold, [2, N]."""

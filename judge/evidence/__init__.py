@@ -2,11 +2,13 @@
 
 from judge.evidence.builder import Aligning, EvidenceBuilder, Truth, mention_table
 from judge.evidence.joined import MINIMUM_IMAGES, PEOPLE, Joined
+from judge.evidence.masked import MaskedCaption
 from judge.evidence.preparation import Preparation, TextOptions
-from judge.evidence.sides import Evidence, MaskedCaption, Resample, ResampleKind, Sides, Slot
+from judge.evidence.sides import Cell, Evidence, Resample, ResampleKind, Sides, Slot
 from judge.text.alignment import Aligner
 
 __all__ = [
-    "MINIMUM_IMAGES", "PEOPLE", "Aligner", "Aligning", "Evidence", "EvidenceBuilder", "Joined", "MaskedCaption",
-    "Preparation", "Resample", "ResampleKind", "Sides", "Slot", "TextOptions", "Truth", "mention_table",
+    "MINIMUM_IMAGES", "PEOPLE", "Aligner", "Aligning", "Cell", "Evidence", "EvidenceBuilder", "Joined",
+    "MaskedCaption", "Preparation", "Resample", "ResampleKind", "Sides", "Slot", "TextOptions", "Truth",
+    "mention_table",
 ]  # fmt: skip

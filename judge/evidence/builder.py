@@ -17,8 +17,9 @@ from judge.corpus.tasks import Tasks, derive_tasks, join_tasks, usable
 from judge.errors import JudgeError
 from judge.evidence.belonging import class_kappa, likeness
 from judge.evidence.joined import INDEX_COVERAGE, MINIMUM_IMAGES, PEOPLE, Joined, Row, named_sides
+from judge.evidence.masked import MaskedCaption
 from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions, texts_of
-from judge.evidence.sides import Evidence, MaskedCaption, Sides
+from judge.evidence.sides import Evidence, Sides
 from judge.metrics import Metric
 from judge.text.alignment import Aligner, AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from judge.corpus.tasks import Tasks
 from judge.errors import RowError
-from judge.evidence.sides import MaskedCaption, Sides
+from judge.evidence.masked import MaskedCaption
+from judge.evidence.sides import Sides
 from judge.masking.instances import PERSON
 from judge.text.alignment import Aligner
 from judge.text.survey import Coverage, Survey

@@ -3,71 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from itertools import compress
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from judge.corpus.units import Units
+from judge.evidence.masked import Answers, CaptionTable, Exchangeable, MaskedCaption, Part
 from judge.evidence.preparation import Preparation
-from judge.text.alignment import UNKNOWN, Aligner, AlignmentReport
+from judge.text.alignment import UNKNOWN, Aligner, AlignmentReport, Gaps
+from judge.text.coded import Coded, Samples, multi_hot, ranges
 from judge.text.survey import Coverage, Survey
-from judge.types import SIDES, IntArray, Sample, Side, Target, Words
+from judge.types import SIDES, BoolArray, FloatArray, IntArray, Sample, Side, Target
 
 ResampleKind = Literal["exchanged", "half", "shuffled"]
-
-
-@dataclass(frozen=True, slots=True)
-class MaskedCaption:
-    """A caption of a side, masked but not aligned, by image id and index among the image's captions of that side.
-
-    ``named`` are the classes, and ``tasks`` the tasks, that it names, joined by "|"; "" if no metric needs them.
-    ``answers`` are indices of what it names, where judges guess that; its ``words`` are then what is annotated of its
-    image, ``index`` counts the captions that are left, and ``written`` all captions of the side.
-    """
-
-    image: str
-    index: int
-    words: Words
-    named: str = ""
-    tasks: str = ""
-    answers: tuple[int, ...] | None = None
-    written: int | None = None
-
-    def __reduce__(self) -> tuple[type[MaskedCaption], tuple[object, ...]]:
-        # Workers are sent thousands: Python's own way for such classes takes five times as long.
-        return MaskedCaption, tuple(getattr(self, name) for name in self.__slots__)
-
-    def at(self, index: int) -> MaskedCaption:
-        """The caption with another index."""
-        if index == self.index:
-            return self
-        # The function replace of dataclasses takes ten times as long, and refits move a million captions.
-        return MaskedCaption(self.image, index, self.words, self.named, self.tasks, self.answers, self.written)
-
-    @property
-    def number(self) -> int:
-        """Index among the image's captions in the file."""
-        return self.index if self.written is None else self.written
-
-
-class Exchangeable(NamedTuple):
-    """What exchanges move: U captions of both sides, or all sentences of each.
-
-    ``most``: sentences of a caption, at most. ``places``: side, and index of the first sentence, [U]. ``captions``:
-    their rows, [U]. ``images``: number of the image, [U]. ``alike``: the unit whose random number counts, [U].
-    """
-
-    most: int
-    places: list[tuple[Side, int]]
-    captions: list[list[MaskedCaption]]
-    images: IntArray
-    alike: IntArray
+Cell = tuple[str, str, str]
+"""The classes and the tasks that a caption names, and its answer: names joined by "|"."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +46,7 @@ class Sides:
     target: Target
     classes: Mapping[str, str]
     answers: Mapping[str, tuple[int, ...]]
-    rows: Mapping[Side, tuple[MaskedCaption, ...]]
+    rows: Mapping[Side, Sequence[MaskedCaption]]
     aligner: Aligner
     uses_images: bool = False
     coverage: Mapping[Side, Coverage] | None = None
@@ -101,23 +56,29 @@ class Sides:
     sentences: Mapping[Side, int] = field(default_factory=dict)
     scenes: Mapping[str, str] = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, object]:
+        # Workers are sent arrays: thousands of captions would take ten times as long.
+        return {part.name: getattr(self, part.name) for part in fields(self)} | {"rows": self.table}
+
+    @cached_property
+    def table(self) -> CaptionTable:
+        """``rows`` as arrays."""
+        return CaptionTable.of(self.rows)
+
     @property
     def guesses_names(self) -> bool:
         """Whether judges guess what captions name, and not what is annotated."""
-        return any(row.answers is not None for of in self.rows.values() for row in of[:1])
-
-    def answer(self, row: MaskedCaption) -> tuple[int, ...]:
-        """Indices of what judges guess of a caption."""
-        return self.answers[row.image] if row.answers is None else row.answers
+        return bool(self.table.answers)
 
     @cached_property
     def images(self) -> Mapping[tuple[Side, int], frozenset[str]]:
         """(side, caption index) -> the images that have such a caption."""
-        found: dict[tuple[Side, int], set[str]] = {}
-        for side, rows in self.rows.items():
-            for row in rows:
-                found.setdefault((side, row.index), set()).add(row.image)
-        return {key: frozenset(images) for key, images in found.items()}
+        names = np.array(self.table.images, dtype=object)
+        return {
+            (side, index): frozenset(names[part.image[part.index == index]].tolist())
+            for side, part in self.table.parts.items()
+            for index in np.unique(part.index).tolist()
+        }
 
     @cached_property
     def exchangeable(self) -> Exchangeable:
@@ -125,16 +86,7 @@ class Sides:
         # The sentences of a caption move together, if captions of both sides are judged by as many.
         numbers = {self.sentences.get(side, 1) for side in self.rows}
         most = numbers.pop() if len(numbers) == 1 else 1
-        units: dict[tuple[Side, str, int], list[MaskedCaption]] = {}
-        for side, rows in self.rows.items():
-            for row in rows:
-                units.setdefault((side, row.image, row.index // most), []).append(row)
-        images = np.unique([image for _, image, _ in units], return_inverse=True)[1]
-        # Captions of a scene's images move alike.
-        firsts = dict[tuple[Side, str, int], int]()
-        alike = [firsts.setdefault((s, self.scenes.get(i, i), n), k) for k, (s, i, n) in enumerate(units)]
-        places = [(side, number * most) for side, _, number in units]
-        return Exchangeable(most, places, list(units.values()), images, np.array(alike, dtype=np.int64))
+        return Exchangeable.of(self.table, most, self.scenes)
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
@@ -177,17 +129,20 @@ class Resample:
         if self.kind == "exchanged":
             return replace(sides, rows=self._exchange(sides))
         classes = self.classes(sides.classes, sides.scenes)
+        table = sides.table
         if self.kind == "half":
-            rows = {side: tuple(row for row in of if row.image in classes) for side, of in sides.rows.items()}
+            held = np.array([image in classes for image in table.images])
+            rows = table.moved({side: part.take(held[part.image]) for side, part in table.parts.items()})
             return replace(sides, classes=classes, answers={i: sides.answers[i] for i in classes}, rows=rows)
         others = Units.make(sides.classes, sides.scenes).shuffled(self.number, self.seed)
         answers = {image: sides.answers[other] for image, other in others.items()}
         if not sides.guesses_names:
             return replace(sides, classes=classes, answers=answers)
-        shown = {row.image: row.words for row in sides.rows["human"]}
-        rows = {
-            side: tuple(replace(row, words=shown[others[row.image]]) for row in of) for side, of in sides.rows.items()
-        }
+        shown = np.empty(len(table.images), dtype=np.int64)
+        shown[table.parts["human"].image] = table.parts["human"].text
+        places = {image: place for place, image in enumerate(table.images)}
+        texts = shown[[places[others[image]] for image in table.images]]
+        rows = table.moved({side: replace(part, text=texts[part.image]) for side, part in table.parts.items()})
         return replace(sides, classes=classes, answers=answers, rows=rows)
 
     def classes(
@@ -202,19 +157,20 @@ class Resample:
         held = units.half(self.number, self.seed)
         return {image: classes[image] for image in compress(units.images, held)}
 
-    def _exchange(self, sides: Sides) -> dict[Side, tuple[MaskedCaption, ...]]:
+    def _exchange(self, sides: Sides) -> CaptionTable:
         units = sides.exchangeable
         drawn = np.random.default_rng([self.seed, 1, self.number]).random(len(units.images))[units.alike]
         # The captions sorted by image are replaced by the same captions shuffled within each image.
         taken = np.empty(len(drawn), dtype=np.int64)
         taken[np.argsort(units.images, kind="stable")] = np.lexsort((drawn, units.images))
-        moved: dict[Side, list[MaskedCaption]] = {side: [] for side in sides.rows}
-        for (side, first), other in zip(units.places, taken.tolist(), strict=True):
-            for row in units.captions[other]:
-                index = first + row.index % units.most
-                if (side, index) in sides.images:
-                    moved[side].append(row.at(index))
-        return {side: tuple(rows) for side, rows in moved.items()}
+        moved = units.rows.take(ranges(units.starts[taken], units.lengths[taken]))
+        side, first = (np.repeat(of, units.lengths[taken]) for of in (units.side, units.first))
+        moved = replace(moved, index=first + moved.index % units.most)
+        parts = dict[Side, Part]()
+        for number, name in enumerate(sides.table):
+            indices = [index for whose, index in sides.images if whose == name]
+            parts[name] = moved.take((side == number) & np.isin(moved.index, indices))
+        return sides.table.moved(parts)
 
 
 class Evidence:
@@ -259,11 +215,6 @@ class Evidence:
             for side, index in sorted(self.sides.images, key=lambda key: (key[0] != "human", key[1]))
         }
 
-    @cached_property
-    def written(self) -> Mapping[Side, Mapping[str, int]]:
-        """Side -> image id -> number of the image's captions on that side."""
-        return {side: Counter(row.image for row in rows) for side, rows in self.drawn.rows.items()}
-
     def preparation(self, side: Side) -> Preparation | None:
         """How new captions become words like those of ``side``; None if that is not known."""
         prepared, drawn = self.sides.prepared, self.drawn
@@ -271,41 +222,66 @@ class Evidence:
             prepared = replace(prepared, options=replace(prepared.options, text="whole"))
         if prepared is None or side == "generated" or drawn.aligner.how == "none":
             return prepared
-        generated = frozenset(word for row in drawn.rows["generated"] for word in row.words)
-        pairs = zip(drawn.rows["human"], self.aligned[0], strict=True)
-        found = (pair for row, words in pairs for pair in zip(row.words, words, strict=True))
-        near = {word: new for word, new in found if new not in (word, UNKNOWN)}
-        return replace(prepared, vocabulary=generated, substitutes=near)
+        gaps, delta = self._gaps
+        near = {word: new for word, new in gaps.substitutes(delta).items() if new != UNKNOWN}
+        return replace(prepared, vocabulary=frozenset(self._said("generated")), substitutes=near)
 
-    def spell(self, row: MaskedCaption) -> str:
-        """The answer of a caption in files: names joined by "|"."""
-        return self.target.spell(self.drawn.answer(row))
-
-    @cached_property
-    def aligned(self) -> tuple[list[Words], AlignmentReport]:
-        """The words of the human side, aligned, and a report."""
-        human, generated = ([row.words for row in self.drawn.rows[side]] for side in SIDES)
-        return self.drawn.aligner.align(human, generated)
+    def alignment(self) -> AlignmentReport:
+        """What alignment did to the human side."""
+        gaps, delta = self._gaps
+        return gaps.report(delta)
 
     @cached_property
-    def _cut(self) -> dict[tuple[Side, int], tuple[list[Sample], list[MaskedCaption]]]:
+    def _gaps(self) -> tuple[Gaps, float]:
+        """The words that the generated side lacks, and the threshold of their substitutes."""
+        return self.drawn.aligner.gaps(self._said("human"), self._said("generated"))
+
+    def _said(self, side: Side) -> dict[str, int]:
+        """The words of a side, with their occurrences."""
+        table = self.drawn.table
+        return table.texts.counts(table.parts[side].text)
+
+    @cached_property
+    def texts(self) -> Mapping[Side, Coded]:
+        """Side -> the words of the captions of ``drawn``, aligned, by their places among ``texts`` there."""
+        gaps, delta = self._gaps
+        texts = self.drawn.table.texts
+        return {"human": texts.substituted(gaps.substitutes(delta)), "generated": texts}
+
+    @cached_property
+    def answers(self) -> tuple[Answers, ...]:
+        """The distinct answers of images or, where captions have their own, of these."""
         drawn = self.drawn
-        found: dict[tuple[Side, int], tuple[list[Sample], list[MaskedCaption]]] = {key: ([], []) for key in self.slots}
-        for side, rows in drawn.rows.items():
-            aligned = self.aligned[0] if side == "human" else [row.words for row in rows]
-            for row, words in zip(rows, aligned, strict=True):
-                image = row.image if drawn.uses_images else None
-                samples, captions = found[side, row.index]
-                scene = drawn.scenes.get(row.image)
-                samples.append(Sample(row.image, side, row.index, words, drawn.answer(row), image=image, scene=scene))
-                captions.append(row)
-        return found
+        return drawn.table.answers if drawn.guesses_names else tuple(dict.fromkeys(drawn.answers.values()))
+
+    @cached_property
+    def _of_images(self) -> IntArray:
+        """The place of each image's answers among the distinct ones."""
+        places, drawn = {of: place for place, of in enumerate(self.answers)}, self.drawn
+        return np.array([places.get(drawn.answers.get(image, ()), 0) for image in drawn.table.images], dtype=np.int64)
+
+    def answered(self, part: Part) -> IntArray:
+        """The place of each caption's answers among the distinct ones, [R]."""
+        return part.answer if self.drawn.guesses_names else self._of_images[part.image]
+
+    def cells(self, part: Part) -> tuple[IntArray, list[Cell]]:
+        """The number of each caption's cell, [R], and the cells."""
+        size = len(self.answers)
+        known, cell = np.unique(part.said * size + self.answered(part), return_inverse=True)
+        said, spell = self.drawn.table.said, self.target.spell
+        each = (divmod(code, size) for code in known.tolist())
+        return cell, [(*said[names], spell(self.answers[answer])) for names, answer in each]
+
+    def shares(self, side: Side) -> FloatArray:
+        """One over the number of captions of each image on a side; infinite without any."""
+        with np.errstate(divide="ignore"):
+            return 1 / np.bincount(self.drawn.table.parts[side].image, minlength=len(self.drawn.table.images))
 
     def release(self) -> None:
         """Free what was computed from the sides; it is computed again when it is used."""
-        for holder in (self, *self.slots.values()):
-            for name in ("_cut", "aligned", "drawn", "classes", "written", "place", "texts", "cells"):
-                holder.__dict__.pop(name, None)
+        for slot in self.slots.values():
+            slot.release()
+        self.__dict__ = {name: of for name, of in vars(self).items() if name in {"sides", "resample", "slots"}}
 
     def digest(self, side: Side | None = None) -> str:
         """Checksum of the samples of ``side`` (None: of both), computed without making them."""
@@ -315,8 +291,8 @@ class Evidence:
         return hashlib.blake2b(repr((resample, digests["rest"], parts)).encode(), digest_size=16).hexdigest()
 
 
-class Slot(Sequence[Sample]):
-    """The samples of one side and caption index, made when they are first used."""
+class Slot(Samples):
+    """The samples of one side and caption index, one per image that has such a caption, made when they are used."""
 
     def __init__(self, evidence: Evidence, side: Side, position: int) -> None:
         self.evidence, self.side, self.position = evidence, side, position
@@ -324,40 +300,67 @@ class Slot(Sequence[Sample]):
     def __reduce__(self) -> tuple[type[Slot], tuple[Evidence, Side, int]]:
         return Slot, (self.evidence, self.side, self.position)
 
-    def __getitem__(self, place: Any) -> Any:  # A sample, or several of a slice.
-        return self._samples[place]
-
     def __len__(self) -> int:
-        return len(self._samples)
+        return len(self.part.image)
 
-    def __iter__(self) -> Iterator[Sample]:
-        return iter(self._samples)
+    def release(self) -> None:
+        """Free what was computed."""
+        self.__dict__ = {name: vars(self)[name] for name in ("evidence", "side", "position")}
 
-    @property
-    def _samples(self) -> list[Sample]:
-        return self.evidence._cut[self.side, self.position][0]
+    @cached_property
+    def part(self) -> Part:
+        """The captions, as places in the lists of a table."""
+        part = self.evidence.drawn.table.parts[self.side]
+        return part.take(part.index == self.position)
 
-    @property
+    @cached_property
     def captions(self) -> Sequence[MaskedCaption]:
         """The captions, before alignment, in the order of the samples."""
-        return self.evidence._cut[self.side, self.position][1]
+        return [*self.evidence.drawn.table.captions(self.part)]
+
+    @cached_property
+    def image_ids(self) -> tuple[str, ...]:
+        """The image of each."""
+        images = self.evidence.drawn.table.images
+        return tuple([images[place] for place in self.part.image.tolist()])
+
+    @property
+    def seen(self) -> tuple[str | None, ...]:
+        """The image that a judge sees with each, if any."""
+        return self.image_ids if self.evidence.drawn.uses_images else (None,) * len(self)
+
+    @property
+    def scenes(self) -> Mapping[str, str]:
+        """Image id -> the scene that it shows, where images show any."""
+        return self.evidence.drawn.scenes
+
+    @cached_property
+    def coded(self) -> Coded:
+        """The words of each."""
+        return self.evidence.texts[self.side].take(self.part.text)
+
+    def truth(self, classes: int) -> BoolArray:
+        """Which classes are true of each, [N, classes]."""
+        return multi_hot(self.evidence.answers, classes)[self.evidence.answered(self.part)]
+
+    @cached_property
+    def _samples(self) -> list[Sample]:
+        answers, coded = self.evidence.answers, self.coded
+        each = zip(self.image_ids, self.seen, self.evidence.answered(self.part).tolist(), strict=True)
+        return [
+            Sample(i, self.side, self.position, coded[n], answers[a], image=seen, scene=self.scenes.get(i))
+            for n, (i, seen, a) in enumerate(each)
+        ]
 
     @cached_property
     def place(self) -> Mapping[str, int]:
         """Image id -> place of its sample."""
-        return {row.image: place for place, row in enumerate(self.captions)}
+        return {image: place for place, image in enumerate(self.image_ids)}
 
     @cached_property
-    def texts(self) -> IntArray:
-        """A number for the words of each sample, [N]; equal words have equal numbers."""
-        numbers: dict[Words, int] = {}
-        return np.array([numbers.setdefault(sample.words, len(numbers)) for sample in self], dtype=np.int64)
-
-    @cached_property
-    def cells(self) -> list[tuple[str, str, str]]:
-        """Classes and tasks that each caption names, and its answer: names joined by "|"."""
-        spell, answer = cache(self.evidence.target.spell), self.evidence.drawn.answer
-        return [(row.named, row.tasks, spell(answer(row))) for row in self.captions]
+    def cells(self) -> tuple[IntArray, list[Cell]]:
+        """The number of each one's cell, [N], and the cells."""
+        return self.evidence.cells(self.part)
 
     @property
     def images(self) -> frozenset[str]:

@@ -13,10 +13,9 @@ beyond that of the test captions. Only "best" chooses C for each side, and may l
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import chain, repeat
 from typing import Any, Self
 
 import numpy as np
@@ -24,7 +23,8 @@ import numpy as np
 from judge.judges import Assignment, Backbone, Blueprint, Explanation, Keep, Materials, Modality
 from judge.judges.image_vectors import ImageVectors, Reals
 from judge.judges.logistic import Dense, Features, Logistic, Rows, Solved, merging
-from judge.metrics.scores import centre, shown
+from judge.metrics.scores import centre
+from judge.text.coded import Coded, Samples
 from judge.text.embedding import WORDLLAMA, load_embedding
 from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 
@@ -127,7 +127,7 @@ class LinearJudge:
         return found if self.target.kind == "tasks" else centre(found)
 
     def _rows(self, samples: Sequence[Sample]) -> Any:
-        captions = [sample.words for sample in samples]
+        captions = Coded.of(sample.words for sample in samples)
         vectors = self.images.named(map(self.images.name, samples)) if self.images else None
         return Rows(self._terms.table(captions), self._merge, [*_dense(captions, self.reading, vectors)])
 
@@ -230,12 +230,11 @@ def explain(target: Target, assignments: Sequence[Assignment], reading: Reading 
     return Explanation(terms, contains, model.weights(maps), answers)
 
 
-def _dense(captions: Sequence[Words], reading: Reading, images: Reals | None = None) -> Iterator[Dense]:
+def _dense(captions: Coded, reading: Reading, images: Reals | None = None) -> Iterator[Dense]:
     """The embedding of captions, and the vectors of their images, [N, D]."""
     if reading.embedding:
         embedding = load_embedding(reading.embedding)
-        _, words, shares = embedding.captions(captions)
-        yield shares, embedding.words(words).astype(np.float64)
+        yield embedding.factors(captions)
     if images is not None:
         yield None, images
 
@@ -252,14 +251,14 @@ def _terms_in(samples: Sequence[Sample], terms: _Vocabulary, merge: Any, reading
     """
     from scipy.sparse import block_diag, hstack
 
-    captions = [sample.words for sample in samples]
+    captions = Samples.of(samples).coded
     names, contains = terms.terms, terms.table(captions)
     if not reading.embedding:
         return names, contains, merge
     embedding = load_embedding(reading.embedding)
-    _, words, shares = embedding.captions(captions)
-    maps = block_diag([merge, embedding.words(words)], format="csr")
-    return (*names, *words), hstack([contains, shares], format="csr"), maps
+    shares, vectors = embedding.factors(captions)
+    maps = block_diag([merge, vectors], format="csr")
+    return (*names, *captions.words), hstack([contains, shares], format="csr"), maps
 
 
 class _Vocabulary:
@@ -279,9 +278,8 @@ class _Vocabulary:
         pairs = (divmod(code - size, size) for code in self.known[self.known >= size].tolist())
         return *(words[code] for code in self.known[self.known < size]), *(f"{words[a]} {words[b]}" for a, b in pairs)
 
-    def table(self, captions: Iterable[Words]) -> Any:
+    def table(self, captions: Coded) -> Any:
         """Which terms captions contain, [N, F], sparse, 0 or 1."""
-        captions = list(captions)
         return self.table_of(len(captions), *_codes(captions, self.words))
 
     def table_of(self, size: int, rows: IntArray, codes: IntArray) -> Any:
@@ -296,21 +294,17 @@ class _Vocabulary:
         return found
 
 
-def _codes(captions: Sequence[Words], words: Words) -> tuple[IntArray, IntArray]:
+def _codes(captions: Coded, words: Words) -> tuple[IntArray, IntArray]:
     """The caption of each word and pair, by its place, and its code with the words of a vocabulary; -1: unknown."""
-    places, size = {word: place for place, word in enumerate(words)}, len(words)
-    lengths = np.fromiter(map(len, captions), dtype=np.int64, count=len(captions))
-    rows = np.repeat(np.arange(len(captions)), lengths)
-    each = map(places.get, chain.from_iterable(captions), repeat(-1))
-    codes = np.fromiter(each, dtype=np.int64, count=len(rows))
+    codes, rows, size = captions.among(words), np.repeat(np.arange(len(captions)), captions.lengths), len(words)
     first, second = codes[:-1], codes[1:]
     pairs = (rows[:-1] == rows[1:]) & (first >= 0) & (second >= 0)
     return np.append(rows, rows[:-1][pairs]), np.append(codes, size + first[pairs] * size + second[pairs])
 
 
-def _terms_of(captions: Sequence[Words], reading: Reading, vectors: Reals | None) -> tuple[_Vocabulary, Features]:
+def _terms_of(captions: Coded, reading: Reading, vectors: Reals | None) -> tuple[_Vocabulary, Features]:
     """All terms of captions, and the features of captions and of what is seen, whose vectors are [N, D]."""
-    words = tuple(dict.fromkeys(chain.from_iterable(captions))) if reading.words else ()
+    words = captions.words if reading.words else ()
     found = _codes(captions, words) if reading.words else (np.zeros(0, dtype=np.int64),) * 2
     terms = _Vocabulary(words, np.unique(found[1]))
     return terms, Features(terms.table_of(len(captions), *found), [*_dense(captions, reading, vectors)])
@@ -328,13 +322,12 @@ class _Captions:
     def __init__(
         self, target: Target, samples: Sequence[Sample], reading: Reading, images: ImageVectors | None = None
     ) -> None:
-        samples, self.reading = list(samples), reading
-        self.images = [sample.image_id for sample in samples]
-        self.scenes = {sample.image_id: sample.scene for sample in samples if sample.scene}
-        vectors = _vectors_of(tuple(map(images.name, samples)), images) if images else None
-        self.terms, self.features = _terms_of([sample.words for sample in samples], reading, vectors)
+        samples, self.reading = Samples.of(samples), reading
+        self.images, self.scenes = samples.image_ids, samples.scenes
+        vectors = _vectors_of(images.names(samples), images) if images else None
+        self.terms, self.features = _terms_of(samples.coded, reading, vectors)
         self.exclusive = target.kind == "attribute"
-        self.answers = shown(samples, len(target.classes)).astype(np.int64)
+        self.answers = samples.truth(len(target.classes)).astype(np.int64)
         self._fitted = dict[tuple[float, ...], FloatArray]()
 
     def fit(self, assignments: Sequence[Assignment], c: Sequence[Mapping[str, float]]) -> Logistic:

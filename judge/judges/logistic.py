@@ -26,6 +26,7 @@ MAX_ITERATIONS = 1000
 FORCING = 0.1  # Residual at which conjugate gradients end. Values from 0.1 to 0.5 take the same time.
 _COLUMNS = 32  # Solved at a time: more are not faster.
 _BLOCK = 16  # Columns of a dense product.
+_TOGETHER = 1000  # Rows of a product with an embedding.
 # Words whose block of the Hessian is inverted for the preconditioner, with the embedding's. The others' penalties are
 # larger than what they add to it. 128 and 400 take as long.
 _FREQUENT = 256
@@ -68,8 +69,7 @@ class Features:
         frequent = np.sort(np.argsort(-self.squares.sum(axis=1).A1, kind="stable")[:number])
         self.often = np.append(frequent, np.arange(words, self.rows.shape[1]))
         self._inverses: dict[tuple[tuple[float, ...], float], Single] = {}
-        held, ones = self.rows.single.columns[frequent], np.ones((table.shape[0], 1), dtype=np.float32)
-        others = np.hstack([*(single(of if shares is None else shares @ of) for shares, of in dense), ones])
+        held, others = self.rows.single.columns[frequent], _side_by_side(dense, table.shape[0])
         across = held @ others
         self._products = np.block([[(held @ held.T).toarray(), across], [across.T, others.T @ others]])
 
@@ -150,6 +150,18 @@ class Rows:
             parts.append(_product(one, values[start : start + one.shape[1]]))
             start += one.shape[1]
         return np.concatenate([*parts, *more])
+
+
+def _side_by_side(dense: Sequence[Dense], size: int) -> Single:
+    """Dense blocks and a column of ones, [N, D + 1], in float32."""
+    found = np.ones((size, sum(vectors.shape[1] for _, vectors in dense) + 1), dtype=np.float32)
+    end = 0
+    for shares, vectors in dense:
+        first, end = end, end + vectors.shape[1]
+        # Some rows at a time: a product in float64 of all would not fit into the processor's cache.
+        for rows in (slice(start, start + _TOGETHER) for start in range(0, size, _TOGETHER)):
+            found[rows, first:end] = vectors[rows] if shares is None else shares[rows] @ vectors
+    return found
 
 
 def _product(left: Reals, right: Reals) -> Reals:

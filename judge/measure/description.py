@@ -136,7 +136,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
             entry["reads"][metric.name][job.judge] = settings
             entry["marks"][metric.name] = _marks_of_judged(sides, keys, compared=compares([metric]))
             if not work.corpus.alone:
-                entry["alignment"][metric.name] = {"how": sides.aligner.how, **asdict(job.evidence.aligned[1])}
+                entry["alignment"][metric.name] = {"how": sides.aligner.how, **asdict(job.evidence.alignment())}
         whose = "" if alone else f"; {', '.join(metric.title for metric in job.metrics)}"
         for name, value in chosen.items():
             counts = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})

@@ -17,7 +17,7 @@ from judge.evidence.counts import CountRows, count_captions, task_rows
 from judge.evidence.joined import Joined
 from judge.judges import DEFAULT_JUDGE, EMBEDDED, SEEING, find_judge, name_self, with_head
 from judge.judges.image_vectors import ImageVectors
-from judge.measure.plan import QUICK_REFITS, REFITS, Plan
+from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.statistics.comparisons import Key
 from judge.text.lexicon import Lexicons
@@ -106,6 +106,8 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     rows = tuple(_count(builder, plan, counted, lacking)) if counted else ()
     jobs = tuple(_jobs(builder, plan, metrics, lacking))
     conditional = tuple(_requests(builder, plan, metrics, lacking))
+    refits = plan.refits_of("attribute", max((len(of.of.classes) for of in conditional), default=0))
+    conditional = tuple(replace(request, refits=refits) for request in conditional)
     if not (rows or jobs or conditional):
         raise next(iter(lacking.values()))
     joined = {of.name: builder.join(of)[0] for of in builder.corpus.generated if lacking}
@@ -197,7 +199,6 @@ def _requests(
     builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric], lacking: dict[Key, RowError]
 ) -> Iterator[Request]:
     """What to measure given what is known; adds to ``lacking`` why some metrics do not measure a captioner."""
-    refits = (QUICK_REFITS if plan.quick else REFITS["attribute"]) if plan.refits is None else plan.refits
     for captioner in builder.corpus.generated:
         for metric in (of for of in metrics if of.given):
             try:
@@ -206,7 +207,7 @@ def _requests(
                 lacking |= {(captioner.name, metric.name, judge): error for judge in choose_judges(metric, plan.judges)}
             else:
                 for judge in choose_judges(metric, plan.judges):
-                    yield Request(evidence, judge, refits, plan.first_seed)
+                    yield Request(evidence, judge, 0, plan.first_seed)
 
 
 def _check_size(evidence: Evidence, plan: Plan) -> None:

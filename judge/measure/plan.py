@@ -28,6 +28,8 @@ DRAWS = 3
 # wider: there are fewer degrees of freedom.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
 QUICK_REFITS = 8
+# Those of an attribute in a run of many images, whose intervals are narrow and whose refits take seconds each.
+REFITS_OF_MANY, MANY = 10, 20_000
 # Folds of refits under crossfit. With ten they take twice as long, and standard errors are the same. A half of the
 # images has as many of each class, because a run needs ten (MINIMUM_IMAGES).
 REFIT_FOLDS = 5
@@ -58,7 +60,8 @@ class Plan:
         resamples, level: of intervals and tests.
         small: largest amplification that is "like a person", as a share of the class's variance.
         refits: number of refits for the test, and on each half of the images for the interval; None: for judges that
-            train in seconds 20 (40 of fewer than 2,000 images; 8 for tasks, or if ``quick``), 0 for others.
+            train in seconds 20 (40 of fewer than 2,000 images, 10 of 20,000 or more; 8 for tasks, or if ``quick``), 0
+            for others. Conditional leakage has 20 of few images, too.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
         breakdown: whether to compute contributions of tasks, images and words.
         examples: whether to choose examples of captions.
@@ -91,13 +94,19 @@ class Plan:
     def resamples_of(self, judge: str, target: TargetKind, images: int) -> dict[ResampleKind, int]:
         """Number of refits of a judge, by kind of resample; ``images``: of the run's captioner that has most."""
         quick = is_quick(judge)
-        default = REFITS_OF_FEW if target == "attribute" and images < FEW else REFITS[target]
-        if self.quick:
-            default = min(default, QUICK_REFITS)
+        few = target == "attribute" and images < FEW and not self.quick
+        default = REFITS_OF_FEW if few else self.refits_of(target, images)
         refits = self.refits if self.refits is not None else default if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
         found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
         return {kind: count for kind, count in found.items() if count}
+
+    def refits_of(self, target: TargetKind, images: int) -> int:
+        """Number of halves, twice, and of exchanges of judges that train in seconds, but of few images."""
+        if self.refits is not None:
+            return self.refits
+        default = REFITS_OF_MANY if target == "attribute" and images >= MANY else REFITS[target]
+        return min(default, QUICK_REFITS) if self.quick else default
 
     def ratio(self, metric: Metric) -> float:
         """Number of test images of a split over the number of training images."""

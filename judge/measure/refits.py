@@ -149,7 +149,10 @@ def _sum(jobs: Jobs, found: Sequence[tuple[Sums, float]], side: Side) -> Sums:
             total[cell] += row
     if jobs[0].metrics[0].prior:
         evidence = jobs[0].evidence
-        for caption in evidence.drawn.rows[side]:
-            cell = caption.named, caption.tasks, evidence.spell(caption)
-            total[cell][SUMMED.index("every")] += 1 / evidence.written[side][caption.image]
+        part = evidence.drawn.table.parts[side]
+        places, names = evidence.cells(part)
+        shares = np.zeros(len(names))
+        np.add.at(shares, places, evidence.shares(side)[part.image])
+        for name, share in zip(names, shares.tolist(), strict=True):
+            total[name][SUMMED.index("every")] += share
     return total

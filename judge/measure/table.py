@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from judge.evidence import Slot
+from judge.evidence import Cell, Slot
 from judge.measure.jobs import Job
 from judge.metrics import find_metric
-from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed, shown
+from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed
 from judge.statistics.comparisons import Key
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
+from judge.text.coded import Samples, multi_hot
 from judge.training.member import Member
 from judge.types import BoolArray, FloatArray, Predictions, Sample, Target
 
@@ -32,8 +33,6 @@ Answers = tuple[Columns, Mapping[str, float]]
 SUMMED = ("n", *SCORES, "baseline", "every")
 """Sums of a refit's captions: their number, scores, the loss of frequencies where scores are relative to it, and, for
 priors, the number of all captions of the side, scored or not."""
-Cell = tuple[str, str, str]
-"""The classes and the tasks that a caption names, and its answer."""
 Sums = dict[Cell, FloatArray]
 
 # Seed and fold of captions that no judge scores: priors are frequencies among all captions of a side.
@@ -54,9 +53,9 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
 
 def _baseline(member: Member, places: Sequence[int]) -> FloatArray:
     """Loss on samples at ``places``, [N], of a judge that knows only how frequent answers are where it learns."""
-    of, classes, learnt = member.samples, len(member.target.classes), member.places(member.split.train)
-    counts = shown([of[place] for place in learnt], classes).sum(axis=0, dtype=np.float64)
-    return frequency_loss(counts, len(learnt), shown([of[place] for place in places], classes), member.target.kind)
+    truth, learnt = Samples.of(member.samples).truth(len(member.target.classes)), member.places(member.split.train)
+    counts = truth[learnt].sum(axis=0, dtype=np.float64)
+    return frequency_loss(counts, len(learnt), truth[places], member.target.kind)
 
 
 def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
@@ -67,20 +66,18 @@ def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
     slot = member.samples
     assert isinstance(slot, Slot)
     places = member.places(member.split.test)
-    every = [*slot]
-    samples = [every[place] for place in places]
-    written = slot.evidence.written[slot.side]
-    weights = np.array([1 / written[sample.image_id] for sample in samples])
-    judged = Judged.of(samples, predictions)
+    weights = slot.evidence.shares(slot.side)[slot.part.image[places]]
+    truth = slot.truth(len(predictions.target.classes))[places]
+    judged = Judged.of_arrays(truth, predictions.probabilities, predictions.target.kind)
     baseline = _baseline(member, places) if slot.evidence.sides.guesses_names else np.zeros(len(places))
     quantities = np.ones(len(places)), *(score.quantity(judged) for score in SCORES.values()), baseline
     columns = weights[:, None] * np.stack([*quantities, np.zeros(len(places))], axis=1)
-    # Pandas would take several times as long for so few rows.
-    cells: dict[Cell, int] = {}
-    rows = [cells.setdefault(cell, len(cells)) for cell in map(slot.cells.__getitem__, places)]
+    cell, cells = slot.cells
     sums = np.zeros((len(cells), len(SUMMED)))
-    np.add.at(sums, rows, columns)
-    return dict(zip(cells, sums, strict=True)), float(predictions.notes.get(VALIDATION_LOSS, np.nan))
+    np.add.at(sums, cell[places], columns)
+    return {cells[row]: sums[row] for row in np.unique(cell[places]).tolist()}, float(
+        predictions.notes.get(VALIDATION_LOSS, np.nan)
+    )
 
 
 def score_table(jobs: Sequence[Job], found: Sequence[Columns]) -> pd.DataFrame:
@@ -119,7 +116,8 @@ def _unasked(jobs: Sequence[tuple[Job, Columns]]) -> list[Columns]:
         places = [place for place, row in enumerate(slot.captions) if (side, index, row.image) not in asked]
         if places:
             columns = _caption_columns(slot, places, UNASKED, UNASKED)
-            columns["answer"] = [slot.cells[place][2] for place in places]
+            cell, cells = slot.cells
+            columns["answer"] = [cells[row][2] for row in cell[places].tolist()]
             unknown = np.full(len(places), np.nan)
             found.append(columns | dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), unknown))
     return found
@@ -154,7 +152,7 @@ def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> Column
     the probability of the whole set; the tasks with p >= 1/2; the mean binary cross-entropy over labels.
     """
     target, probabilities = predictions.target, predictions.probabilities
-    truth = shown(samples, len(target.classes))
+    truth = multi_hot([sample.answers for sample in samples], len(target.classes))
     judged = Judged.of_arrays(truth, probabilities, target.kind)
     answers, predicted = (_spell(table, target) for table in (truth, guessed(probabilities, target.kind)))
     return {"answer": answers, "probability": judged.probability, "predicted": predicted, "loss": judged.loss}

@@ -15,6 +15,7 @@ from typing import Self
 
 import numpy as np
 
+from judge.text.coded import multi_hot
 from judge.types import BoolArray, FloatArray, Predictions, Sample, TargetKind
 
 # The note of a judge that is chosen among several seeds.
@@ -42,7 +43,7 @@ class Judged:
     @classmethod
     def of(cls, samples: Sequence[Sample], predictions: Predictions) -> Self:
         """The scores' input for ``predictions`` of ``samples``."""
-        truth = shown(samples, len(predictions.target.classes))
+        truth = multi_hot([sample.answers for sample in samples], len(predictions.target.classes))
         return cls.of_arrays(truth, predictions.probabilities, predictions.target.kind)
 
     @classmethod
@@ -57,16 +58,6 @@ class Judged:
             )
         correct = (guessed(probabilities, kind) == truth).all(axis=1)
         return cls(np.exp(logs.sum(axis=1)), correct, np.asarray(-logs.mean(axis=1)))
-
-
-def shown(samples: Sequence[Sample], classes: int) -> BoolArray:
-    """Which classes are true of each sample, [N, classes]."""
-    table = np.zeros((len(samples), classes), dtype=np.bool_)
-    counts = [len(sample.answers) for sample in samples]
-    table[np.repeat(np.arange(len(samples)), counts), [answer for sample in samples for answer in sample.answers]] = (
-        True
-    )
-    return table
 
 
 def guessed(probabilities: FloatArray, kind: TargetKind) -> BoolArray:

@@ -6,10 +6,10 @@ content words: learnt vectors have "during" next to "tennis".
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
@@ -71,6 +71,14 @@ class Gaps:
     lacking: Words
     nearest: Mapping[str, tuple[str, float]]
 
+    @classmethod
+    def between(cls, human: Mapping[str, int], generated: Collection[str], vectors: Vectors | None) -> Self:
+        """The gaps between the words of both sides; ``human``: word -> its occurrences."""
+        counts = Counter({word: count for word, count in human.items() if not is_special(word)})
+        vocabulary = set(generated)
+        lacking = sorted(counts.keys() - vocabulary)
+        return cls(counts, tuple(lacking), nearest(lacking, vocabulary, vectors) if vectors else {})
+
     def substitutes(self, delta: float) -> dict[str, str]:
         """Lacking word -> its neighbour, if nearer than ``delta``, which lies in [0, 2] (ValueError); else "<unk>"."""
         if not 0 <= delta <= 2:
@@ -114,21 +122,26 @@ class Aligner:
 
         Raises ValueError for ``contextual`` without vectors, and for a ``delta`` out of range.
         """
+        human = list(human)
+        gaps, delta = self.gaps(_counts(human), _counts(generated))
+        return substitute(human, gaps.substitutes(delta)), gaps.report(delta)
+
+    def gaps(self, human: Mapping[str, int], generated: Collection[str]) -> tuple[Gaps, float]:
+        """What the words of the ``generated`` side lack of the ``human`` ones, and the threshold of substitutes."""
         if self.how == "contextual" and self.vectors is None:
             raise ValueError("contextual alignment needs vectors")
         near = self.vectors if self.how == "contextual" else None
         delta = 0.0 if near is None else near.delta if self.delta is None else self.delta
-        gaps = find_gaps(human, human if self.how == "none" else generated, near)
-        return substitute(human, gaps.substitutes(delta)), gaps.report(delta)
+        return Gaps.between(human, human if self.how == "none" else generated, near), delta
 
 
 def find_gaps(human: Iterable[Words], generated: Iterable[Words], vectors: Vectors | None) -> Gaps:
     """The words that ``generated`` lacks, and their neighbours in it; none without ``vectors``."""
-    counts = Counter(chain.from_iterable(human))
-    counts = Counter({word: count for word, count in counts.items() if not is_special(word)})
-    vocabulary = set(chain.from_iterable(generated))
-    lacking = sorted(counts.keys() - vocabulary)
-    return Gaps(counts, tuple(lacking), nearest(lacking, vocabulary, vectors) if vectors else {})
+    return Gaps.between(_counts(human), _counts(generated), vectors)
+
+
+def _counts(captions: Iterable[Words]) -> Counter[str]:
+    return Counter(chain.from_iterable(captions))
 
 
 def substitute(captions: Iterable[Words], table: Mapping[str, str]) -> list[Words]:

@@ -11,13 +11,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from judge.errors import JudgeError
+from judge.text.coded import Coded
 from judge.text.vector_files import FloatArray32, read_file
 from judge.types import FloatArray, Words
 from judge.utils.files import from_home
@@ -26,6 +26,7 @@ from judge.utils.reading import memory_limit, opening, regular
 
 #: Miller's wordllama (MIT): 256 numbers for each of 32,000 tokens. Its wheel holds the table; it needs no hub.
 WORDLLAMA = "wordllama"
+_ROWS = 1000  # Embeddings in memory at a time: 2 MB.
 _INSTEAD = f"use --embedding {WORDLLAMA}, or none"
 
 
@@ -57,24 +58,38 @@ class Embedding:
             self._known.update(zip(new, self._embed(new), strict=True))
         return np.stack([self._known[word] for word in words]) if words else self.words([""])[:0]
 
-    def captions(self, captions: Iterable[Words]) -> tuple[FloatArray, Words, Any]:
-        """Embeddings of captions, [N, D], of length 1, or 0 without known words; the distinct words, [V]; and counts.
+    def captions(self, captions: Iterable[Words]) -> FloatArray:
+        """Embeddings of captions, [N, D], of length 1, or 0 without known words."""
+        coded = Coded.of(captions)
+        rows = np.asarray(_counts(coded) @ self.words(coded.words).astype(np.float64))
+        return np.asarray(rows * _inverse(np.linalg.norm(rows, axis=1))[:, None])
 
-        These, [N, V], sparse, are what each word's vector counts in each caption: embeddings are their product with the
-        vectors of words.
+    def factors(self, captions: Coded) -> tuple[Any, FloatArray]:
+        """What each word's vector counts in each caption, [N, V], sparse; and these vectors, [V, D].
+
+        Embeddings are their product.
         """
-        from scipy.sparse import csr_matrix, diags
+        from scipy.sparse import diags
 
-        captions = list(captions)
-        places = {word: place for place, word in enumerate(dict.fromkeys(chain.from_iterable(captions)))}
-        starts = np.cumsum([0, *map(len, captions)])
-        columns = np.array([places[word] for words in captions for word in words], dtype=np.int64)
-        counts = csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(captions), len(places)))
-        counts.sum_duplicates()
-        rows = np.asarray(counts @ self.words(list(places)).astype(np.float64))
-        lengths = np.linalg.norm(rows, axis=1)
-        scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        return rows * scale[:, None], tuple(places), diags(scale) @ counts
+        counts, vectors = _counts(captions), self.words(captions.words).astype(np.float64)
+        # All embeddings at a time, which only their lengths are needed of, would not fit into the processor's cache.
+        starts = range(0, len(captions), _ROWS)
+        lengths = [np.linalg.norm(counts[start : start + _ROWS] @ vectors, axis=1) for start in starts]
+        return diags(_inverse(np.concatenate([*lengths, np.zeros(0)]))) @ counts, vectors
+
+
+def _counts(captions: Coded) -> Any:
+    """How often each caption has each word, [N, V], sparse."""
+    from scipy.sparse import csr_matrix
+
+    shape = len(captions), len(captions.words)
+    counts = csr_matrix((np.ones(len(captions.codes)), captions.codes, captions.starts), shape=shape)
+    counts.sum_duplicates()
+    return counts
+
+
+def _inverse(lengths: FloatArray) -> FloatArray:
+    return np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
 
 
 @lru_cache(maxsize=2)

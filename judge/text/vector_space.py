@@ -68,7 +68,7 @@ class VectorSpace:
     def _parts_of(self, captions: Sequence[Words]) -> tuple[Reals, Reals]:
         nothing = np.zeros((len(captions), 0), dtype=np.float32)
         words = self._topics.transform(self._counter.transform(captions)) if self._counter else nothing
-        rows = load_embedding(self._embedding).captions(captions)[0] if self._embedding else nothing
+        rows = load_embedding(self._embedding).captions(captions) if self._embedding else nothing
         return words.astype(np.float32), rows.astype(np.float32) - self._mean
 
     def vectors(self, words: Reals, embedding: Reals) -> Reals:

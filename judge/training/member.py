@@ -12,6 +12,7 @@ import numpy as np
 from judge.corpus.splits import Split
 from judge.evidence import Slot
 from judge.judges import NOTHING, Assignment, Blueprint, Materials, Recipe, Sharing
+from judge.text.coded import Samples
 from judge.types import FloatArray, IntArray, Sample, Side, Target
 from judge.utils.launch import launch_precision
 
@@ -70,7 +71,7 @@ class Member:
         """Places in ``samples`` of the samples of ``images``, in order."""
         if isinstance(self.samples, Slot):
             place = self.samples.place
-            return sorted(place[image] for image in images if image in place)
+            return sorted([place[image] for image in images if image in place])
         wanted = set(images)
         return [place for place, sample in enumerate(self.samples) if sample.image_id in wanted]
 
@@ -82,6 +83,13 @@ class Member:
         if self.target.kind == "tasks":
             return 1.0
         return self.split.weights[self.target.classes[sample.answers[0]]]
+
+    def weights(self, samples: Samples) -> FloatArray:
+        """The weights of all samples, [N]."""
+        if self.target.kind == "tasks":
+            return np.ones(len(samples))
+        of_classes = np.array([self.split.weights[name] for name in self.target.classes], dtype=np.float64)
+        return np.asarray(of_classes[samples.truth(len(of_classes)).argmax(axis=1)])
 
     @property
     def stream(self) -> int:
@@ -101,19 +109,19 @@ def assign(members: Sequence[Member]) -> list[Assignment]:
     """Members for joint training: each predicts its test samples and, if it validates, then its validation samples."""
     # Most caption indices have the same images: look up once how a split divides them.
     known: dict[tuple[int, tuple[str, ...]], tuple[IntArray, FloatArray, IntArray]] = {}
-    views: dict[int, tuple[tuple[str, ...], Sequence[Sample]]] = {}
+    views: dict[int, tuple[Samples, Samples]] = {}
     found = []
     for member in members:
         if id(member.samples) not in views:
-            perceived = [*map(member.judge.perceive, member.samples)] if member.judge.blanked else member.samples
-            views[id(member.samples)] = tuple(sample.image_id for sample in member.samples), perceived
-        images, perceived = views[id(member.samples)]
-        key, split = (id(member.split), images), member.split
+            samples = Samples.of(member.samples)
+            perceived = Samples([*map(member.judge.perceive, samples)]) if member.judge.blanked else samples
+            views[id(member.samples)] = samples, perceived
+        samples, perceived = views[id(member.samples)]
+        key, split = (id(member.split), samples.image_ids), member.split
         if key not in known:
-            learnt, samples = member.places(split.train), list(member.samples)
+            learnt = np.array(member.places(split.train), dtype=np.int64)
             asked = member.places(split.test) + (member.places(split.validation) if member.validates else [])
-            counts = [member.weight(samples[place]) for place in learnt]
-            known[key] = np.array(learnt, dtype=np.int64), np.array(counts), np.array(asked, dtype=np.int64)
+            known[key] = learnt, member.weights(samples)[learnt], np.array(asked, dtype=np.int64)
         seed, name = derive_seed(member.seed, 0, split.fold), (member.seed, split.fold, id(split))
         found.append(Assignment(member.side, perceived, *known[key], seed, name, dict(member.settings)))
     return found

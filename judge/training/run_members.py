@@ -189,15 +189,16 @@ def _for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
 
 
 def _batches(judges: Sequence[Equal]) -> Iterator[Batch]:
-    """Networks one by one; judges trained jointly, for one captioner's evidence, together."""
-    joint: dict[tuple[str, int, bool], Batch] = {}
+    """Networks one by one; judges trained jointly, for one captioner's evidence and draw of folds, together."""
+    joint: dict[tuple[str, int, bool, int | None], Batch] = {}
     for same in judges:
         member = same[0]
         if member.judge.joint is None:
             yield [same]
         else:
             evidence = member.samples.evidence if isinstance(member.samples, Slot) else member.samples
-            joint.setdefault((member.judge.name, id(evidence), member.validates), []).append(same)
+            seed = None if member.is_refit else member.seed  # The answers of a refit are in one file.
+            joint.setdefault((member.judge.name, id(evidence), member.validates, seed), []).append(same)
     yield from joint.values()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from dataclasses import replace
 
@@ -11,7 +12,9 @@ from helpers import GENDER
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, Sides
+from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
+from judge.evidence.masked import CaptionTable
+from judge.text.coded import Samples
 from judge.types import Side
 
 
@@ -121,5 +124,44 @@ def test_what_a_refit_is_aligned_to_is_its_own_generated_side() -> None:
     plain, drawn = Evidence(sides), Evidence(sides, Resample("exchanged", 0))
     assert {sample.words for sample in plain.slots["human", 0]} == {("<unk>", "both")}
     assert {sample.words for sample in drawn.slots["human", 0]} == {("human", "both"), ("machine", "both")}
-    assert plain.aligned[1].tokens_kept == pytest.approx(0.5)
-    assert drawn.aligned[1].tokens_kept == 1
+    assert plain.alignment().tokens_kept == pytest.approx(0.5)
+    assert drawn.alignment().tokens_kept == 1
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("xyz"), st.integers(0, 3), st.sampled_from([None, (), (1,), (0, 2)])), max_size=9
+    )
+)
+def test_captions_as_arrays_are_the_captions(each: list[tuple[str, int, tuple[int, ...] | None]]) -> None:
+    """On both sides, and after a journey to a worker."""
+    rows: dict[Side, tuple[MaskedCaption, ...]] = {
+        "human": tuple(MaskedCaption(i, n, (i, "b"), i, answers=of, written=n or None) for i, n, of in each),
+        "generated": tuple(MaskedCaption(i, 0, (), "", i * n, answers=of) for i, n, of in each),
+    }
+    table = CaptionTable.of(rows)
+    assert CaptionTable.of(table) is table
+    assert dict(table) == dict(pickle.loads(pickle.dumps(table))) == rows
+
+
+@given(st.sampled_from(["exchanged", "half", "shuffled"]), st.integers(0, 9), st.booleans())
+def test_arrays_of_a_slot_are_those_of_its_samples(kind: ResampleKind, number: int, scenes: bool) -> None:
+    """What judges that are trained jointly read without the samples."""
+    sides = replace(make_sides(30, generated=2), uses_images=scenes, aligner=Aligner("constant"))
+    sides = replace(sides, scenes={image: str(int(image) // 2) for image in sides.classes} if scenes else {})
+    evidence = Evidence(sides, Resample(kind, number))
+    for (side, index), slot in evidence.slots.items():
+        listed = Samples([*slot])
+        for name in ("image_ids", "seen"):
+            assert getattr(slot, name) == getattr(listed, name)
+        assert listed.scenes.items() <= slot.scenes.items()
+        assert (slot.coded.words, slot.coded.codes.tolist()) == (listed.coded.words, listed.coded.codes.tolist())
+        assert np.array_equal(slot.truth(2), listed.truth(2))
+        places, cells = slot.cells
+        drawn = [row for row in evidence.drawn.rows[side] if row.index == index]
+        assert [row.image for row in drawn] == [sample.image_id for sample in slot] == list(slot.image_ids)
+        answers = [GENDER.classes[evidence.drawn.answers[row.image][0]] for row in drawn]
+        said = [(row.named, row.tasks, answer) for row, answer in zip(drawn, answers, strict=True)]
+        assert [cells[place] for place in places] == said
+        written = Counter(row.image for row in evidence.drawn.rows[side])
+        assert evidence.shares(side)[slot.part.image].tolist() == [1 / written[image] for image in slot.image_ids]

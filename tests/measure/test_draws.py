@@ -103,6 +103,9 @@ def test_refits_have_one_draw_of_fewer_folds(
     [
         ("linear", "attribute", 1999, None, 40),
         ("linear", "attribute", 2000, None, 20),
+        ("linear", "attribute", 19_999, None, 20),
+        ("linear", "attribute", 20_000, None, 10),
+        ("linear", "tasks", 20_000, None, 8),
         ("linear", "tasks", 900, None, 8),
         ("linear", "attribute", 900, 5, 5),
         ("lstm", "attribute", 900, None, 0),

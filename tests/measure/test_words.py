@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -167,9 +168,10 @@ def by_scikit_learn(found: Run, captioner: str, side: str) -> pd.Series:
         slot = member.samples
         assert isinstance(slot, Slot)
         sizes = pd.Series(slot.evidence.classes).value_counts()
+        written = Counter(caption.image for caption in slot.evidence.drawn.rows[member.side])
         for sample, row in zip(test, asked, strict=True):
             k = sample.answers[0]
-            share = 1 / classes / sizes[member.target.classes[k]] / slot.evidence.written[member.side][sample.image_id]
+            share = 1 / classes / sizes[member.target.classes[k]] / written[sample.image_id]
             added = share * row * (weights[k] - np.delete(weights, k, axis=0).mean(axis=0))
             for term, amount in zip(reader.get_feature_names_out(), added.tolist(), strict=True):
                 total[term] = total.get(term, 0.0) + amount

@@ -108,7 +108,7 @@ def test_numbers_come_from_files_and_add_up(tmp_path: Path) -> None:
         assert one.basis == "refits"
         assert one.chance is not None
         assert max(one.chance) < 0.1  # The annotation is shuffled among images.
-    added = image_contributions(result.scores, result.counts, ["u-at", "u-ta"], Settings())
+    added = image_contributions(result.scores, Settings())
     assert result.breakdown is not None
     tasks = result.breakdown.tasks  # Every caption counts, by what its image shows.
     assert (tasks["human"] == tasks["generated"]).all()

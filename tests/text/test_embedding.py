@@ -14,6 +14,7 @@ from judge.commands.evaluate import RunConfig
 from judge.config import make_config
 from judge.errors import JudgeError
 from judge.judges import Materials, find_judge
+from judge.text.coded import Coded
 from judge.text.embedding import WORDLLAMA, Embedding, load_embedding
 
 CAPTIONS = [("a", "person", "riding", "a", "skateboard"), ("person",), (), ("a", "man's", "hat", "zzqx")]
@@ -27,11 +28,12 @@ def test_wordllama_is_the_mean_of_the_tokens_of_the_whole_caption() -> None:
     table = load_file(next(root.glob("weights/*256.safetensors")))["embedding.weight"].astype(np.float64)
     tokenizer = Tokenizer.from_file(str(next(root.glob("tokenizers/l2*.json"))))
     tokenizer.no_padding()
-    rows, words, shares = load_embedding(WORDLLAMA).captions(CAPTIONS)
+    rows = load_embedding(WORDLLAMA).captions(CAPTIONS)
     for row, caption in zip(rows, CAPTIONS, strict=True):
         mean = table[tokenizer.encode(" ".join(caption), add_special_tokens=False).ids].mean(axis=0) if caption else 0.0
         assert row == pytest.approx(mean / (np.linalg.norm(mean) or 1.0), abs=1e-6)
-    assert np.asarray(shares @ load_embedding(WORDLLAMA).words(words)) == pytest.approx(rows, abs=1e-12)
+    shares, vectors = load_embedding(WORDLLAMA).factors(Coded.of(CAPTIONS))
+    assert np.asarray(shares @ vectors) == pytest.approx(rows, abs=1e-12)
 
 
 def write_model2vec(folder: Path, table: np.ndarray) -> str:
@@ -50,12 +52,13 @@ def test_a_folder_and_a_file_worked_by_hand(tmp_path: Path) -> None:
     vectors.write_text("cat 3.0 0.0\ndog 0.0 2.0\n")
     folder = write_model2vec(tmp_path / "table", np.array([[3.0, 0.0], [0.0, 2.0], [0.0, 0.0]], dtype=np.float16))
     for reference in (folder, str(vectors)):
-        rows, words, shares = Embedding(reference).captions([("dog", "cat", "dog"), ("emu",)])
-        assert rows == pytest.approx(np.array([[0.6, 0.8], [0.0, 0.0]]))
-        assert words == ("dog", "cat", "emu")
+        captions = [("dog", "cat", "dog"), ("emu",)]
+        assert Embedding(reference).captions(captions) == pytest.approx(np.array([[0.6, 0.8], [0.0, 0.0]]))
+        shares, factors = Embedding(reference).factors(Coded.of(captions))
+        assert factors.tolist() == [[0, 2], [3, 0], [0, 0]]
         assert shares.toarray()[0] == pytest.approx([0.4, 0.2, 0.0])
     assert Embedding(folder).key != Embedding(str(vectors)).key
-    assert Embedding(str(vectors)).captions([("emu",)])[0].shape == (1, 2)
+    assert Embedding(str(vectors)).captions([("emu",)]).shape == (1, 2)
 
 
 def test_tables_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:

@@ -135,12 +135,12 @@ def test_refits_are_drawn_where_they_are_trained(kind: ResampleKind, tmp_path: P
     members = make_refits(kind)
     name_members(members, TrainingSetup())
     evidence = members[0].samples.evidence  # type: ignore[attr-defined]
-    assert "_cut" not in evidence.__dict__
+    assert "drawn" not in evidence.__dict__
     assert len(evidence.slots["human", 0]) in {15, 16, 30, 60}
     travelled = pickle.loads(pickle.dumps(evidence))
     assert set(travelled.__dict__) == {"sides", "resample"}
     one = numbers(members, TrainingSetup(workers=1))
-    assert "_cut" not in evidence.__dict__
+    assert "drawn" not in evidence.__dict__
     # Of other sides too, so that two workers have something to do.
     more = [*make_refits(kind), *make_refits("half", 7, captioner="other")]
     two = numbers(more, TrainingSetup(workers=2, store=tmp_path))
