@@ -172,7 +172,7 @@ class JudgedSettings(TrainingSettings, JudgeSettings, MetricOptions, HumanSettin
     )
     refits: int | None = option(
         None, "refits of each judge, for tests",
-        "20 for linear judges (40 of fewer than 2,000 images; 8 on tasks), else 0",
+        "20 for linear judges (40 below 2,000 images, 10 from 20,000 on; 8 on tasks), else 0",
         essential=True, panel="Statistics", ge=0, le=1000,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import compress
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from judge.corpus.units import Units
 from judge.evidence.masked import Answers, CaptionTable, Exchangeable, MaskedCaption, Part
 from judge.evidence.preparation import Preparation
 from judge.text.alignment import UNKNOWN, Aligner, AlignmentReport, Gaps
-from judge.text.coded import Coded, Samples, multi_hot, ranges
+from judge.text.coded import Coded, SampleTable, Tabled, multi_hot, ranges
 from judge.text.survey import Coverage, Survey
-from judge.types import SIDES, BoolArray, FloatArray, IntArray, Sample, Side, Target
+from judge.types import SIDES, FloatArray, IntArray, Sample, Side, Target
 
 ResampleKind = Literal["exchanged", "half", "shuffled"]
 Cell = tuple[str, str, str]
@@ -291,7 +291,7 @@ class Evidence:
         return hashlib.blake2b(repr((resample, digests["rest"], parts)).encode(), digest_size=16).hexdigest()
 
 
-class Slot(Samples):
+class Slot(Tabled):
     """The samples of one side and caption index, one per image that has such a caption, made when they are used."""
 
     def __init__(self, evidence: Evidence, side: Side, position: int) -> None:
@@ -299,6 +299,9 @@ class Slot(Samples):
 
     def __reduce__(self) -> tuple[type[Slot], tuple[Evidence, Side, int]]:
         return Slot, (self.evidence, self.side, self.position)
+
+    def __getitem__(self, place: Any) -> Any:  # A sample, or several of a slice.
+        return self._samples[place]
 
     def __len__(self) -> int:
         return len(self.part.image)
@@ -319,43 +322,27 @@ class Slot(Samples):
         return [*self.evidence.drawn.table.captions(self.part)]
 
     @cached_property
-    def image_ids(self) -> tuple[str, ...]:
-        """The image of each."""
-        images = self.evidence.drawn.table.images
-        return tuple([images[place] for place in self.part.image.tolist()])
-
-    @property
-    def seen(self) -> tuple[str | None, ...]:
-        """The image that a judge sees with each, if any."""
-        return self.image_ids if self.evidence.drawn.uses_images else (None,) * len(self)
-
-    @property
-    def scenes(self) -> Mapping[str, str]:
-        """Image id -> the scene that it shows, where images show any."""
-        return self.evidence.drawn.scenes
-
-    @cached_property
-    def coded(self) -> Coded:
-        """The words of each."""
-        return self.evidence.texts[self.side].take(self.part.text)
-
-    def truth(self, classes: int) -> BoolArray:
-        """Which classes are true of each, [N, classes]."""
-        return multi_hot(self.evidence.answers, classes)[self.evidence.answered(self.part)]
+    def table(self) -> SampleTable:
+        """The samples as arrays."""
+        evidence, drawn = self.evidence, self.evidence.drawn
+        images = tuple([drawn.table.images[place] for place in self.part.image.tolist()])
+        seen = images if drawn.uses_images else (None,) * len(images)
+        truth = multi_hot(evidence.answers, len(evidence.target.classes))[evidence.answered(self.part)]
+        return SampleTable(images, seen, drawn.scenes, evidence.texts[self.side].take(self.part.text), truth)
 
     @cached_property
     def _samples(self) -> list[Sample]:
-        answers, coded = self.evidence.answers, self.coded
-        each = zip(self.image_ids, self.seen, self.evidence.answered(self.part).tolist(), strict=True)
+        table, side, index, answers = self.table, self.side, self.position, self.evidence.answers
+        each = zip(table.images, table.seen, self.evidence.answered(self.part).tolist(), strict=True)
         return [
-            Sample(i, self.side, self.position, coded[n], answers[a], image=seen, scene=self.scenes.get(i))
+            Sample(i, side, index, table.coded[n], answers[a], image=seen, scene=table.scenes.get(i))
             for n, (i, seen, a) in enumerate(each)
         ]
 
     @cached_property
     def place(self) -> Mapping[str, int]:
         """Image id -> place of its sample."""
-        return {image: place for place, image in enumerate(self.image_ids)}
+        return {image: place for place, image in enumerate(self.table.images)}
 
     @cached_property
     def cells(self) -> tuple[IntArray, list[Cell]]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import numpy.typing as npt
 
-from judge.text.coded import Samples
 from judge.types import FloatArray, Sample
 from judge.utils.identity import digest_of
 
@@ -84,9 +83,9 @@ class ImageVectors:
         """The name of a sample's row; None if it has no image, where vectors are of images."""
         return name_seen(sample) if self.captioned else sample.image
 
-    def names(self, samples: Samples) -> tuple[str | None, ...]:
-        """The same of several samples."""
-        return tuple(map(self.name, samples)) if self.captioned else samples.seen
+    def names(self, samples: Iterable[Sample], seen: tuple[str | None, ...]) -> tuple[str | None, ...]:
+        """The same of several samples, with the images ``seen``."""
+        return tuple(map(self.name, samples)) if self.captioned else seen
 
     def named(self, names: Iterable[str | None]) -> Reals:
         """[M, D]; zeros for None."""

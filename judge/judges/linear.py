@@ -20,13 +20,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from judge.judges import Assignment, Backbone, Blueprint, Explanation, Keep, Materials, Modality
+from judge.judges import Assignment, Backbone, Blueprint, Explanation, Keep, Materials, Modality, logistic
 from judge.judges.image_vectors import ImageVectors, Reals
 from judge.judges.logistic import Dense, Features, Logistic, Rows, Solved, merging
 from judge.metrics.scores import centre
-from judge.text.coded import Coded, Samples
+from judge.text.coded import Coded, SampleTable
 from judge.text.embedding import WORDLLAMA, load_embedding
-from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
+from judge.types import BoolArray, FloatArray, IntArray, Predictions, Sample, Target, Words
 
 # Note of a judge -> the grid of the inverse penalty of its block of features, and the value at which others are chosen.
 GRIDS = {
@@ -37,6 +37,8 @@ GRIDS = {
 INNER_FOLDS = 3  # Parts of the training images. Each is held out in turn to choose C; with tasks, only the first.
 CHOOSING = 1e-4  # The solver's tolerance meanwhile. All of 40 folds chose as at 1e-6, in half the time; not at 1e-3.
 _NEAR = 1e-3  # The solver's tolerance for a fit that others start from. At 1e-4 it costs more than it saves them.
+# The solver's tolerance in refits, as a multiple: their values move by 2% (DBAC T->A) to 6% (LIC) of their sd.
+_REFIT = 10.0
 _COLUMNS = 128  # Problems times answers that are in memory at a time.
 
 
@@ -109,7 +111,8 @@ class LinearJudge:
 
     def weights(self, samples: Sequence[Sample]) -> tuple[Words, Any, FloatArray]:
         """Words and word pairs [F], how much of each a caption has [N, F], and what one adds to log-odds [F, A]."""
-        terms, contains, maps = _terms_in(samples, self._terms, self._merge, self.reading)
+        captions = Coded.of(sample.words for sample in samples)
+        terms, contains, maps = _terms_in(captions, self._terms, self._merge, self.reading)
         return terms, contains, self._added(maps, 0)
 
     def image_weights(self) -> FloatArray:
@@ -193,23 +196,25 @@ def train_together(
     for place, assignment in enumerate(assignments):
         by_captions.setdefault(id(assignment.samples), []).append(place)
     groups = [[assignments[place] for place in places] for places in by_captions.values()]
-    each = [_Captions(target, group[0].samples, reading, images) for group in groups]
+    made = dict[int, _Captions]()  # Features of all captions at a time would take hundreds of megabytes.
     chosen = {(one.side, one.split): one.settings for one in assignments if one.settings}
     if len(chosen) < len({(one.side, one.split) for one in assignments}):
         sides = [group[0].side for group in groups]
         first = {side: sides.index(side) for side in sides}
+        made = {place: _Captions(target, groups[place][0].samples, reading, images) for place in first.values()}
         for together in [[side] for side in first] if reading.best else [list(first)]:
             places = [first[side] for side in together]
-            found_c = _choose_c([each[place] for place in places], [groups[place] for place in places])
+            found_c = _choose_c([made[place] for place in places], [groups[place] for place in places])
             chosen |= {(side, split): c for split, c in found_c.items() for side in together}
     found: dict[int, Predictions] = {}
     step = max(1, _COLUMNS // len(target.classes))
-    for captions, group, places in zip(each, groups, by_captions.values(), strict=True):
+    for number, (group, places) in enumerate(zip(groups, by_captions.values(), strict=True)):
+        captions = made.pop(number, None) or _Captions(target, group[0].samples, reading, images)
         features = captions.features
         for start in range(0, len(group), step):
             part = group[start : start + step]
             c = [chosen[one.side, one.split] for one in part]
-            model = captions.fit(part, c)
+            model = captions.fit(part, c, _REFIT if all(one.settings for one in part) else 1.0)
             probabilities = model.probabilities(features.rows)
             for column, (one, place) in enumerate(zip(part, places[start : start + step], strict=True)):
                 found[place] = Predictions(probabilities[one.predict, column], target, dict(c[column]))
@@ -226,7 +231,8 @@ def explain(target: Target, assignments: Sequence[Assignment], reading: Reading 
     model = captions.fit(assignments, [one.settings for one in assignments])
     found = model.probabilities(captions.features.rows)
     answers = [Predictions(found[one.predict, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
-    terms, contains, maps = _terms_in(samples, captions.terms, captions.features.merge, reading)
+    coded = SampleTable.of(samples, len(target.classes)).coded
+    terms, contains, maps = _terms_in(coded, captions.terms, captions.features.merge, reading)
     return Explanation(terms, contains, model.weights(maps), answers)
 
 
@@ -244,14 +250,13 @@ def _key_of(reading: Reading) -> IntArray:
     return np.frombuffer(bytes.fromhex(load_embedding(reading.embedding).key), dtype=np.uint8).astype(np.int64)
 
 
-def _terms_in(samples: Sequence[Sample], terms: _Vocabulary, merge: Any, reading: Reading) -> tuple[Words, Any, Any]:
-    """Terms [F], how much of each the captions of samples have [N, F], and what features each is made of, [F, G + D].
+def _terms_in(captions: Coded, terms: _Vocabulary, merge: Any, reading: Reading) -> tuple[Words, Any, Any]:
+    """Terms [F], how much of each captions have [N, F], and what features each is made of, [F, G + D].
 
     With an embedding words follow once more: the part of each in it.
     """
     from scipy.sparse import block_diag, hstack
 
-    captions = Samples.of(samples).coded
     names, contains = terms.terms, terms.table(captions)
     if not reading.embedding:
         return names, contains, merge
@@ -322,16 +327,16 @@ class _Captions:
     def __init__(
         self, target: Target, samples: Sequence[Sample], reading: Reading, images: ImageVectors | None = None
     ) -> None:
-        samples, self.reading = Samples.of(samples), reading
-        self.images, self.scenes = samples.image_ids, samples.scenes
-        vectors = _vectors_of(images.names(samples), images) if images else None
-        self.terms, self.features = _terms_of(samples.coded, reading, vectors)
+        table, self.reading = SampleTable.of(samples, len(target.classes)), reading
+        self.images, self.scenes = table.images, table.scenes
+        vectors = _vectors_of(images.names(samples, table.seen), images) if images else None
+        self.terms, self.features = _terms_of(table.coded, reading, vectors)
         self.exclusive = target.kind == "attribute"
-        self.answers = samples.truth(len(target.classes)).astype(np.int64)
+        self.answers = table.truth.astype(np.int64)
         self._fitted = dict[tuple[float, ...], FloatArray]()
 
-    def fit(self, assignments: Sequence[Assignment], c: Sequence[Mapping[str, float]]) -> Logistic:
-        """A fitted problem for each assignment.
+    def fit(self, assignments: Sequence[Assignment], c: Sequence[Mapping[str, float]], loose: float = 1.0) -> Logistic:
+        """A fitted problem for each assignment, to ``loose`` times the solver's tolerance.
 
         Those of tasks start from a fit to all captions, which takes half the steps of a start from nothing.
         """
@@ -339,7 +344,8 @@ class _Captions:
         if not self.exclusive:
             for problem, of in enumerate(c):
                 model.start(problem, self._of_all(of))
-        model.fit(self.penalties({name: np.array([of[name] for of in c]) for name in self.reading.blocks}))
+        penalties = self.penalties({name: np.array([of[name] for of in c]) for name in self.reading.blocks})
+        model.fit(penalties, loose * logistic.TOLERANCE)
         return model
 
     def _of_all(self, c: Mapping[str, float]) -> FloatArray:
@@ -389,20 +395,32 @@ def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]])
 def _choose_one(
     trials: Sequence[tuple[_Captions, Logistic, FloatArray, list[int]]], c: Mapping[str, FloatArray], name: str
 ) -> FloatArray:
-    """C of a block for each split, [S]: up its grid, with warm starts, until the loss rises; others as in ``c``."""
-    grid = (*([0.0] if trials[0][0].reading.best else []), *GRIDS[name][0])
-    best, least = np.full_like(c[name], grid[0]), np.full_like(c[name], np.inf)
-    falling = np.ones(len(best), dtype=np.bool_)
-    for value in grid:
-        loss = np.zeros(len(best))
-        tried = {**c, name: np.where(falling, value, np.nan)}
+    """C of a block for each split, [S]; others as in ``c``.
+
+    Up its grid from the value at which others are chosen, with warm starts, until the loss rises; and where it rises at
+    once, down. The best judge goes up from nothing.
+    """
+    grid, start = GRIDS[name]
+    grid, first = ((0.0, *grid), 0) if trials[0][0].reading.best else (grid, grid.index(start))
+
+    def loss_at(value: float, splits: BoolArray) -> FloatArray:
+        """The loss of some of the splits, [S]; 0 of others."""
+        found, tried = np.zeros(len(splits)), {**c, name: np.where(splits, value, np.nan)}
         for captions, model, held_out, column in trials:
             model.fit(captions.penalties({block: of[column] for block, of in tried.items()}), CHOOSING)
-            np.add.at(loss, column, model.loss(held_out))
-        falling &= loss < least
-        best[falling], least[falling] = value, loss[falling]
-        if not falling.any():
-            break
+            np.add.at(found, column, model.loss(held_out))
+        return found
+
+    best = np.full_like(c[name], grid[first])
+    least = loss_at(grid[first], best == grid[first])
+    for further in (grid[first + 1 :], grid[:first][::-1]):
+        falling = best == grid[first]
+        for value in further:
+            loss = loss_at(value, falling)
+            falling &= loss < least
+            best[falling], least[falling] = value, loss[falling]
+            if not falling.any():
+                break
     return best
 
 

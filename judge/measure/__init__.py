@@ -30,7 +30,7 @@ from judge.training.member import TrainingSetup
 from judge.training.run_members import prepare_members, train_members
 from judge.types import Progress
 from judge.utils.launch import launched
-from judge.utils.parallel import usable_cores
+from judge.utils.parallel import give_back, usable_cores
 
 __all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]
 
@@ -64,6 +64,7 @@ def measure(
             raise JudgeError("quality is measured against human captions", where="--quality", mend="give --human")
     progress = progress or _ignore
     work = lay_out(corpus, plan, lexicons)
+    give_back()
     setup = _prepare(work, plan, setup or TrainingSetup(), open_images)
     if len(work.counts):
         progress("counting", 0, 0)
@@ -83,6 +84,7 @@ def measure(
     work = _see(work, setup, progress)
     # Before any training: processes that train keep much memory.
     conditional = _conditional(work, setup, progress)
+    give_back()
     _, setup, answers, refits = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
     scores = _joined([score_table(work.jobs, [rows for rows, _ in answers]), *(of.scores for of in conditional)])

@@ -25,7 +25,7 @@ from judge.statistics.comparisons import Key
 from judge.statistics.summary import ROW
 from judge.text.vector_space import TOGETHER, Reals, VectorSpace, unit
 from judge.types import SIDES, BoolArray, FloatArray, IntArray, Side
-from judge.utils.parallel import parallel
+from judge.utils.parallel import give_back, parallel
 
 # A test at 5% finds an amplification of so many standard errors with 80% power.
 _FOUND = 2.8
@@ -126,7 +126,10 @@ def _measure(request: Request) -> Measured:
     space, readings = _read(of, references, request.judge)
     whole = _Judges(readings, of.classes, of.units.index)
     refits = pd.DataFrame(_refits(request, whole), columns=COLUMNS)
-    return Measured(request.key, of, _scores(request, whole), refits, space, whole.weights())
+    found = Measured(request.key, of, _scores(request, whole), refits, space, whole.weights())
+    del readings, whole
+    give_back()
+    return found
 
 
 def _read(of: Conditional, references: References, judge: str) -> tuple[VectorSpace, Readings]:

@@ -15,7 +15,7 @@ from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss
 from judge.statistics.comparisons import Key
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
-from judge.text.coded import Samples, multi_hot
+from judge.text.coded import SampleTable, multi_hot
 from judge.training.member import Member
 from judge.types import BoolArray, FloatArray, Predictions, Sample, Target
 
@@ -53,7 +53,8 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
 
 def _baseline(member: Member, places: Sequence[int]) -> FloatArray:
     """Loss on samples at ``places``, [N], of a judge that knows only how frequent answers are where it learns."""
-    truth, learnt = Samples.of(member.samples).truth(len(member.target.classes)), member.places(member.split.train)
+    truth = SampleTable.of(member.samples, len(member.target.classes)).truth
+    learnt = member.places(member.split.train)
     counts = truth[learnt].sum(axis=0, dtype=np.float64)
     return frequency_loss(counts, len(learnt), truth[places], member.target.kind)
 
@@ -67,8 +68,7 @@ def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
     assert isinstance(slot, Slot)
     places = member.places(member.split.test)
     weights = slot.evidence.shares(slot.side)[slot.part.image[places]]
-    truth = slot.truth(len(predictions.target.classes))[places]
-    judged = Judged.of_arrays(truth, predictions.probabilities, predictions.target.kind)
+    judged = Judged.of_arrays(slot.table.truth[places], predictions.probabilities, predictions.target.kind)
     baseline = _baseline(member, places) if slot.evidence.sides.guesses_names else np.zeros(len(places))
     quantities = np.ones(len(places)), *(score.quantity(judged) for score in SCORES.values()), baseline
     columns = weights[:, None] * np.stack([*quantities, np.zeros(len(places))], axis=1)

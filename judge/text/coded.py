@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -93,53 +94,45 @@ def _starts(lengths: IntArray) -> IntArray:
     return np.append(0, np.cumsum(lengths))
 
 
-class Samples(Sequence[Sample]):
-    """Samples of one side and caption index, [N], and what they hold as arrays."""
+@dataclass(frozen=True, eq=False)
+class SampleTable:
+    """N samples of one side and caption index as arrays.
 
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        self._listed = samples
+    Attributes:
+        images: the image of each.
+        seen: the image that a judge sees with each, if any.
+        scenes: image id -> the scene that it shows, where images show any.
+        coded: the words of each.
+        truth: which classes are true of each, [N, classes].
+    """
+
+    images: tuple[str, ...]
+    seen: tuple[str | None, ...]
+    scenes: Mapping[str, str]
+    coded: Coded
+    truth: BoolArray
 
     @classmethod
-    def of(cls, samples: Sequence[Sample]) -> Samples:
-        """The samples, with their arrays."""
-        return samples if isinstance(samples, Samples) else cls(samples)
+    def of(cls, samples: Sequence[Sample], classes: int) -> SampleTable:
+        """The table of samples, which may have it already."""
+        if isinstance(samples, Tabled):
+            return samples.table
+        return cls(
+            tuple(sample.image_id for sample in samples),
+            tuple(sample.image for sample in samples),
+            {sample.image_id: sample.scene for sample in samples if sample.scene},
+            Coded.of(sample.words for sample in samples),
+            multi_hot([sample.answers for sample in samples], classes),
+        )
 
-    @property
-    def _samples(self) -> Sequence[Sample]:
-        return self._listed
 
-    def __getitem__(self, place: Any) -> Any:  # A sample, or several of a slice.
-        return self._samples[place]
-
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def __iter__(self) -> Iterator[Sample]:
-        return iter(self._samples)
-
-    @cached_property
-    def image_ids(self) -> tuple[str, ...]:
-        """The image of each."""
-        return tuple(sample.image_id for sample in self._samples)
+class Tabled(Sequence[Sample]):
+    """Samples that have their table before they are made."""
 
     @cached_property
-    def seen(self) -> tuple[str | None, ...]:
-        """The image that a judge sees with each, if any."""
-        return tuple(sample.image for sample in self._samples)
-
-    @cached_property
-    def scenes(self) -> Mapping[str, str]:
-        """Image id -> the scene that it shows, where images show any."""
-        return {sample.image_id: sample.scene for sample in self._samples if sample.scene}
-
-    @cached_property
-    def coded(self) -> Coded:
-        """The words of each."""
-        return Coded.of(sample.words for sample in self._samples)
-
-    def truth(self, classes: int) -> BoolArray:
-        """Which classes are true of each, [N, classes]."""
-        return multi_hot([sample.answers for sample in self._samples], classes)
+    @abstractmethod
+    def table(self) -> SampleTable:
+        """The samples as arrays."""
 
 
 def multi_hot(answers: Sequence[tuple[int, ...]], classes: int) -> BoolArray:

@@ -12,7 +12,7 @@ import numpy as np
 from judge.corpus.splits import Split
 from judge.evidence import Slot
 from judge.judges import NOTHING, Assignment, Blueprint, Materials, Recipe, Sharing
-from judge.text.coded import Samples
+from judge.text.coded import SampleTable
 from judge.types import FloatArray, IntArray, Sample, Side, Target
 from judge.utils.launch import launch_precision
 
@@ -84,12 +84,12 @@ class Member:
             return 1.0
         return self.split.weights[self.target.classes[sample.answers[0]]]
 
-    def weights(self, samples: Samples) -> FloatArray:
+    def weights(self, samples: SampleTable) -> FloatArray:
         """The weights of all samples, [N]."""
         if self.target.kind == "tasks":
-            return np.ones(len(samples))
+            return np.ones(len(samples.truth))
         of_classes = np.array([self.split.weights[name] for name in self.target.classes], dtype=np.float64)
-        return np.asarray(of_classes[samples.truth(len(of_classes)).argmax(axis=1)])
+        return np.asarray(of_classes[samples.truth.argmax(axis=1)])
 
     @property
     def stream(self) -> int:
@@ -109,19 +109,18 @@ def assign(members: Sequence[Member]) -> list[Assignment]:
     """Members for joint training: each predicts its test samples and, if it validates, then its validation samples."""
     # Most caption indices have the same images: look up once how a split divides them.
     known: dict[tuple[int, tuple[str, ...]], tuple[IntArray, FloatArray, IntArray]] = {}
-    views: dict[int, tuple[Samples, Samples]] = {}
+    views: dict[int, tuple[SampleTable, Sequence[Sample]]] = {}
     found = []
     for member in members:
         if id(member.samples) not in views:
-            samples = Samples.of(member.samples)
-            perceived = Samples([*map(member.judge.perceive, samples)]) if member.judge.blanked else samples
-            views[id(member.samples)] = samples, perceived
-        samples, perceived = views[id(member.samples)]
-        key, split = (id(member.split), samples.image_ids), member.split
+            perceived = [*map(member.judge.perceive, member.samples)] if member.judge.blanked else member.samples
+            views[id(member.samples)] = SampleTable.of(member.samples, len(member.target.classes)), perceived
+        table, perceived = views[id(member.samples)]
+        key, split = (id(member.split), table.images), member.split
         if key not in known:
             learnt = np.array(member.places(split.train), dtype=np.int64)
             asked = member.places(split.test) + (member.places(split.validation) if member.validates else [])
-            known[key] = learnt, member.weights(samples)[learnt], np.array(asked, dtype=np.int64)
+            known[key] = learnt, member.weights(table)[learnt], np.array(asked, dtype=np.int64)
         seed, name = derive_seed(member.seed, 0, split.fold), (member.seed, split.fold, id(split))
         found.append(Assignment(member.side, perceived, *known[key], seed, name, dict(member.settings)))
     return found

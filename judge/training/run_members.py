@@ -24,7 +24,7 @@ from judge.training.member import Member, TrainingSetup
 from judge.types import Predictions, Progress
 from judge.utils.identity import key_of
 from judge.utils.launch import computes_on, is_main_process, launched, promised
-from judge.utils.parallel import unordered, usable_cores
+from judge.utils.parallel import give_back, unordered, usable_cores
 
 # At most so many batches of joint judges are sent to a worker together, so that the captions they share are sent once;
 # each worker has at least so many such groups, so that all workers end at about the same time.
@@ -222,4 +222,5 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
     for member in chain.from_iterable(batch):
         if isinstance(member.samples, Slot) and member.is_refit:
             member.samples.evidence.release()  # The evidence of hundreds of refits would not fit into memory.
+    give_back()
     return results, trained

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
 from judge.evidence.masked import CaptionTable
-from judge.text.coded import Samples
+from judge.text.coded import SampleTable
 from judge.types import Side
 
 
@@ -151,17 +151,16 @@ def test_arrays_of_a_slot_are_those_of_its_samples(kind: ResampleKind, number: i
     sides = replace(sides, scenes={image: str(int(image) // 2) for image in sides.classes} if scenes else {})
     evidence = Evidence(sides, Resample(kind, number))
     for (side, index), slot in evidence.slots.items():
-        listed = Samples([*slot])
-        for name in ("image_ids", "seen"):
-            assert getattr(slot, name) == getattr(listed, name)
-        assert listed.scenes.items() <= slot.scenes.items()
-        assert (slot.coded.words, slot.coded.codes.tolist()) == (listed.coded.words, listed.coded.codes.tolist())
-        assert np.array_equal(slot.truth(2), listed.truth(2))
+        found, listed = slot.table, SampleTable.of([*slot], 2)
+        assert (found.images, found.seen) == (listed.images, listed.seen)
+        assert listed.scenes.items() <= found.scenes.items()
+        assert (found.coded.words, found.coded.codes.tolist()) == (listed.coded.words, listed.coded.codes.tolist())
+        assert np.array_equal(found.truth, listed.truth)
         places, cells = slot.cells
         drawn = [row for row in evidence.drawn.rows[side] if row.index == index]
-        assert [row.image for row in drawn] == [sample.image_id for sample in slot] == list(slot.image_ids)
+        assert [row.image for row in drawn] == [sample.image_id for sample in slot] == list(found.images)
         answers = [GENDER.classes[evidence.drawn.answers[row.image][0]] for row in drawn]
         said = [(row.named, row.tasks, answer) for row, answer in zip(drawn, answers, strict=True)]
         assert [cells[place] for place in places] == said
         written = Counter(row.image for row in evidence.drawn.rows[side])
-        assert evidence.shares(side)[slot.part.image].tolist() == [1 / written[image] for image in slot.image_ids]
+        assert evidence.shares(side)[slot.part.image].tolist() == [1 / written[image] for image in found.images]

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from judge.judges import Assignment, linear, logistic
 from judge.judges.image_vectors import ImageVectors
 from judge.judges.linear import GRIDS, LinearJudge, Reading
-from judge.text.coded import Samples
+from judge.text.coded import Coded
 from judge.text.embedding import load_embedding
 from judge.types import Sample, Target
 from judge.utils.parallel import threads
@@ -56,7 +56,7 @@ def test_tasks_nearly_equal_scikit_learn() -> None:
     train, test = make_captions(500), make_captions(200, seed=1)
     judge = LinearJudge(TASKS).fit(train, seed=0)
     found = judge.predict(test).probabilities
-    features, asked = (judge._terms.table(Samples(samples).coded) for samples in (train, test))
+    features, asked = (judge._terms.table(Coded.of(sample.words for sample in samples)) for samples in (train, test))
     weights = [sample.weight for sample in train]
     for label in range(LABELS):
         answers = [int(label in sample.answers) for sample in train]
@@ -105,7 +105,7 @@ def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeyp
     for assignment, found in zip(assignments, linear.train_together(target, assignments), strict=True):
         train, asked = ([assignment.samples[place] for place in of] for of in (assignment.train, assignment.predict))
         terms, answers = linear._Captions(target, train, Reading()).terms, [sample.answers[0] for sample in train]
-        features, others = (terms.table(Samples(part).coded) for part in (train, asked))
+        features, others = (terms.table(Coded.of(sample.words for sample in part)) for part in (train, asked))
         expected = guess(features, answers, assignment.weights, others, 0.3)
         assert found.probabilities == pytest.approx(expected, abs=1e-5)
         assert found.notes == {"C": 0.3}
@@ -121,7 +121,7 @@ def test_tasks_of_folds_equal_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> N
     for assignment, of in zip(assignments, found, strict=True):
         train, asked = ([captions[place] for place in part] for part in (assignment.train, assignment.predict))
         terms = linear._Captions(TASKS, train, Reading()).terms
-        features, others = (terms.table(Samples(part).coded) for part in (train, asked))
+        features, others = (terms.table(Coded.of(sample.words for sample in part)) for part in (train, asked))
         for label in range(3):
             answers = [int(label in sample.answers) for sample in train]
             expected = guess(features, answers, assignment.weights, others, 0.3)[:, 1]
@@ -143,7 +143,11 @@ def test_embeddings_equal_scikit_learn_with_a_penalty_of_their_own(
     (first, *_) = assignments = folds([captions], settings=c | {"C of embedding": 2.0})
     found = linear.train_together(target, assignments, reading=reading)[0]
     rows = load_embedding(WORDLLAMA).captions([sample.words for sample in captions]) * np.sqrt(2.0)
-    terms = linear._Captions(target, captions, Reading()).terms.table(Samples(captions).coded).toarray()
+    terms = (
+        linear._Captions(target, captions, Reading())
+        .terms.table(Coded.of(sample.words for sample in captions))
+        .toarray()
+    )
     features = csr_matrix(np.hstack([terms * np.sqrt(0.3), rows] if words else [rows]))
     answers = [captions[place].answers[0] for place in first.train]
     expected = guess(features[first.train], answers, first.weights, features[first.predict], 1.0)
@@ -200,7 +204,7 @@ def test_images_are_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     c = {"C": 0.3, "C of vectors": 0.3}
     (first, *_) = assignments = folds([seen], settings=c)
     found = linear.train_together(GENDER, assignments, None, images, reading)[0].probabilities
-    table = linear._Captions(GENDER, seen, Reading()).terms.table(Samples(seen).coded).toarray()
+    table = linear._Captions(GENDER, seen, Reading()).terms.table(Coded.of(sample.words for sample in seen)).toarray()
     both, answers = np.hstack([table, rows]), np.array([sample.answers[0] for sample in seen])
     model = LogisticRegression(C=0.3, tol=1e-9, max_iter=5000).fit(
         both[first.train], answers[first.train], sample_weight=first.weights

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.text.alignment import substitute
-from judge.text.coded import Coded, Samples, multi_hot, ranges
+from judge.text.coded import Coded, SampleTable, multi_hot, ranges
 from judge.types import Sample, Words
 
 WORDS = st.sampled_from(["a", "man", "<gender>", "dog", "é", ""])
@@ -55,9 +55,8 @@ def test_ranges_follow_each_other() -> None:
 
 def test_arrays_of_samples() -> None:
     sample = Sample("7", "human", 0, ("a", "b"), (1,), image="7", scene="s")
-    both = Samples([sample, Sample("8", "human", 0, (), (0, 2))])
-    assert Samples.of(both) is both
-    assert (both.image_ids, both.seen, both.scenes) == (("7", "8"), ("7", None), {"7": "s"})
-    assert words_of(both.coded) == [("a", "b"), ()]
-    assert both.truth(3).tolist() == [[False, True, False], [True, False, True]]
+    found = SampleTable.of([sample, Sample("8", "human", 0, (), (0, 2))], 3)
+    assert (found.images, found.seen, found.scenes) == (("7", "8"), ("7", None), {"7": "s"})
+    assert words_of(found.coded) == [("a", "b"), ()]
+    assert found.truth.tolist() == [[False, True, False], [True, False, True]]
     assert multi_hot([], 2).shape == (0, 2)
