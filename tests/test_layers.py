@@ -10,6 +10,8 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1] / "judge"
 
 # Top to bottom. A name is a module of judge/, or a folder.
@@ -79,6 +81,7 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
+@pytest.mark.slow
 def test_linear_judges_do_without_torch(tmp_path: Path) -> None:
     """Also where they see, if vectors of images are those of a file: torch takes half a gigabyte."""
     file = tmp_path / "features.npz"

@@ -214,7 +214,8 @@ def train_together(
         for start in range(0, len(group), step):
             part = group[start : start + step]
             c = [chosen[one.side, one.split] for one in part]
-            model = captions.fit(part, c, _REFIT if all(one.settings for one in part) else 1.0)
+            refits = keep is None and all(one.settings for one in part)
+            model = captions.fit(part, c, _REFIT if refits else 1.0)
             probabilities = model.probabilities(features.rows)
             for column, (one, place) in enumerate(zip(part, places[start : start + step], strict=True)):
                 found[place] = Predictions(probabilities[one.predict, column], target, dict(c[column]))

@@ -267,6 +267,7 @@ def test_power_on_a_known_dose() -> None:
     assert all(value == pytest.approx(0.25, abs=0.1) for value in known(much.chance))
 
 
+@pytest.mark.slow
 def test_the_demo_finds_what_is_expected_of_its_judges() -> None:
     """Of LIC, on a world of its own size: within three sd over worlds; the size that the demo has is known."""
     known = json.loads((resources.files("judge.calibration") / "expected.json").read_text(encoding="utf-8"))

@@ -218,6 +218,7 @@ QUICK = ["--metrics", "lic,dba-g,ratio", "--folds", 2, "--least", 2, *ONCE]
 Own = tuple[Path, dict[str, str], list[object], list[object]]
 
 
+@pytest.mark.slow
 def test_own_classes_in_a_run(own: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By class, by task, quality, and the page, tables and card made of it."""
     monkeypatch.setenv("PATH", str(tmp_path))  # No Java: METEOR takes seconds to start. ``quality/`` has it.

@@ -71,6 +71,7 @@ def test_markdown_has_every_number(finished_run: Path) -> None:
     assert "- Protocol crossfit: 3 folds" in text
 
 
+@pytest.mark.slow
 def test_latex_has_the_table_and_says_what_intervals_are(finished_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "tables.tex"
     done = done_well("report", finished_run, "--format", "latex", "--out", out)

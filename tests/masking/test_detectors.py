@@ -263,6 +263,7 @@ def test_state_dicts_of_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert seen["check_hash"] is seen["weights_only"] is True
 
 
+@pytest.mark.slow
 def test_maskrcnn_runs_at_the_size_of_its_file(tmp_path: Path) -> None:
     """Of two classes, it keeps what torch adds to the variance; torchvision's own 91 have nothing added."""
     from safetensors.torch import save_file

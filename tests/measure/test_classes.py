@@ -67,7 +67,12 @@ def measure(world: World, folder: Path, metrics: Sequence[str], *, examples: boo
 
 
 # Of two classes one is left where the captioner does not describe the other: refused, see below.
-CASES = [(k, name) for k in SIZES for name in SCENARIOS if (k, name) != (2, "not described by the captioner")]
+CASES = [
+    pytest.param(k, name, marks=pytest.mark.slow if k == max(SIZES) and name != "unequal" else ())
+    for k in SIZES
+    for name in SCENARIOS
+    if (k, name) != (2, "not described by the captioner")
+]
 # Where judges are trained too: of other numbers of classes what is unusual meets the same code.
 READING = [(9, "unequal"), *((3, name) for name in SCENARIOS if name != "never named")]
 

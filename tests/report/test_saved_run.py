@@ -196,6 +196,7 @@ def test_a_run_that_is_under_way(made: Made, tmp_path: Path) -> None:
     assert "No such file" in fault_of(open_runs, [tmp_path / "nothing"])
 
 
+@pytest.mark.slow
 def test_runs_joined_are_one_run_of_both(small: Corpus, made: Made, tmp_path: Path) -> None:
     """A run of each captioner alone: the same rows, corrected p and differences as in the run of both."""
     result, _ = made["refits"]

@@ -108,6 +108,7 @@ def real(coco: Path) -> Result:
     return evaluate(corpus, metrics=[*judged, *COUNTED, *VARIANTS], **settings)
 
 
+@pytest.mark.slow
 def test_every_metric_of_real_captions_adds_up(real: Result) -> None:
     found = known(real.breakdown)
     sums: dict[tuple[str, str, str], float] = defaultdict(float)
