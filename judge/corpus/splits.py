@@ -130,9 +130,8 @@ def make_splits(
     return splits if balanced else [replace(split, weights=dict.fromkeys(split.weights, 1.0)) for split in splits]
 
 
-@lru_cache(
-    maxsize=64
-)  # Refits of all captioners mostly draw the same images; their folds would take hundreds of megabytes.
+# Refits of all captioners mostly draw the same images; folds of each would take hundreds of megabytes.
+@lru_cache(maxsize=64)
 def _known_folds(
     classes: tuple[tuple[str, str], ...], scenes: tuple[tuple[str, str], ...], seed: int, folds: int, validation: float
 ) -> list[Split]:

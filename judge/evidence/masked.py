@@ -83,7 +83,7 @@ class CaptionTable(Mapping[Side, Sequence[MaskedCaption]]):
     parts: Mapping[Side, Part]
 
     @classmethod
-    def of(cls, rows: Mapping[Side, Sequence[MaskedCaption]]) -> Self | CaptionTable:
+    def of(cls, rows: Mapping[Side, Sequence[MaskedCaption]]) -> CaptionTable:
         """The table of captions, in their order; ``rows`` itself if it is one."""
         if isinstance(rows, CaptionTable):
             return rows

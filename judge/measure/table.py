@@ -75,9 +75,8 @@ def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
     cell, cells = slot.cells
     sums = np.zeros((len(cells), len(SUMMED)))
     np.add.at(sums, cell[places], columns)
-    return {cells[row]: sums[row] for row in np.unique(cell[places]).tolist()}, float(
-        predictions.notes.get(VALIDATION_LOSS, np.nan)
-    )
+    found = {cells[row]: sums[row] for row in np.unique(cell[places]).tolist()}
+    return found, float(predictions.notes.get(VALIDATION_LOSS, np.nan))
 
 
 def score_table(jobs: Sequence[Job], found: Sequence[Columns]) -> pd.DataFrame:

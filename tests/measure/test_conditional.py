@@ -15,6 +15,7 @@ from helpers import evaluate_numbers, known
 from judge import Corpus, evaluate
 from judge.errors import JudgeError
 from judge.judges.given import give
+from judge.measure import plan
 from judge.measure.conditional import Readings, _Judges, _with_fit, expected_detectable
 from judge.measure.table import make_table
 from judge.report.notes import footnotes
@@ -199,6 +200,11 @@ def test_a_quick_run_has_fewer_refits(people: Corpus, caplog: pytest.LogCaptureF
     assert not any(SAID_OF_FEW in text for text in caplog.messages)
     assert result.run["refits"] == {"given": 8}
     assert known(result.summaries[0].degrees) == 8
+
+
+def test_a_run_of_many_images_has_fewer_refits(people: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "MANY", IMAGES)
+    assert evaluate_numbers(people, metrics="conditional", workers=1).run["refits"] == {"given": 10}
 
 
 def test_bias_is_found(people: Corpus, alone: Result, caplog: pytest.LogCaptureFixture) -> None:
