@@ -154,7 +154,7 @@ class Exchangeable(NamedTuple):
 
     @classmethod
     def of(cls, table: CaptionTable, most: int, scenes: Mapping[str, str]) -> Self:
-        """What exchanges of the captions of ``table`` move; ``scenes``: image id -> scene, empty without any."""
+        """Find the units of the captions of ``table``; ``scenes``: image id -> scene, empty without any."""
         parts, images = [*table.parts.values()], table.images
         rows, side = Part.joined(parts), np.repeat(np.arange(len(parts)), [len(part.image) for part in parts])
         number = rows.index // most

@@ -82,7 +82,7 @@ class Sides:
 
     @cached_property
     def exchangeable(self) -> Exchangeable:
-        """What exchanges move; all draws share it."""
+        """The units that exchanges move; all draws share them."""
         # The sentences of a caption move together, if captions of both sides are judged by as many.
         numbers = {self.sentences.get(side, 1) for side in self.rows}
         most = numbers.pop() if len(numbers) == 1 else 1
@@ -227,7 +227,7 @@ class Evidence:
         return replace(prepared, vocabulary=frozenset(self._said("generated")), substitutes=near)
 
     def alignment(self) -> AlignmentReport:
-        """What alignment did to the human side."""
+        """Report how many human words alignment kept, substituted or lost."""
         gaps, delta = self._gaps
         return gaps.report(delta)
 

@@ -28,7 +28,7 @@ DRAWS = 3
 # wider: there are fewer degrees of freedom.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
 QUICK_REFITS = 8
-# Those of an attribute in a run of many images, where each takes seconds. Intervals are 5 to 7% wider than with 20: of
+# Refits of an attribute in a run of many images, where each takes seconds. Intervals are 5 to 7% wider than with 20: of
 # 8,000 simulated values without amplification p was below 0.05 in 3.7% (with exchanges) and 5.3% (halves alone).
 REFITS_OF_MANY, MANY = 10, 20_000
 # Folds of refits under crossfit. With ten they take twice as long, and standard errors are the same. A half of the
@@ -62,7 +62,7 @@ class Plan:
         small: largest amplification that is "like a person", as a share of the class's variance.
         refits: number of refits for the test, and on each half of the images for the interval; None: for judges that
             train in seconds 20 (40 of fewer than 2,000 images, 10 of 20,000 or more; 8 for tasks, or if ``quick``), 0
-            for others. Conditional leakage has 20 of few images, too.
+            for others. Conditional leakage has 20 for few images, too.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
         breakdown: whether to compute contributions of tasks, images and words.
         examples: whether to choose examples of captions.
@@ -103,7 +103,7 @@ class Plan:
         return {kind: count for kind, count in found.items() if count}
 
     def refits_of(self, target: TargetKind, images: int) -> int:
-        """Number of halves, twice, and of exchanges of judges that train in seconds, but of few images."""
+        """How often judges that train in seconds are trained again; a run of few images has more (REFITS_OF_FEW)."""
         if self.refits is not None:
             return self.refits
         default = REFITS_OF_MANY if target == "attribute" and images >= MANY else REFITS[target]

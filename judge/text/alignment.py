@@ -127,7 +127,7 @@ class Aligner:
         return substitute(human, gaps.substitutes(delta)), gaps.report(delta)
 
     def gaps(self, human: Mapping[str, int], generated: Collection[str]) -> tuple[Gaps, float]:
-        """What the words of the ``generated`` side lack of the ``human`` ones, and the threshold of substitutes."""
+        """Find the ``human`` words that the ``generated`` side lacks; return them with the threshold of substitutes."""
         if self.how == "contextual" and self.vectors is None:
             raise ValueError("contextual alignment needs vectors")
         near = self.vectors if self.how == "contextual" else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -270,3 +271,22 @@ def test_a_class_without_training_samples() -> None:
     found = LinearJudge(THREE).fit(train, seed=0).predict(with_clues(30, THREE, seed=1)).probabilities
     assert found[:, 2] == pytest.approx(0.5 / (len(train) + 1) / (1 + 0.5 / (len(train) + 1)))
     assert found.sum(axis=1) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_the_value_of_the_grid_with_the_least_loss_is_chosen(name: str) -> None:
+    """Below, at and above the value where the search begins: one split for each, whose loss is least there."""
+    grid = np.array(GRIDS[name][0])
+
+    class Fitted:
+        c = grid
+
+        def fit(self, c: np.ndarray, _: float) -> None:
+            self.c = np.where(np.isnan(c), self.c, c)
+
+        def loss(self, _: object) -> np.ndarray:
+            return np.log(self.c / grid) ** 2
+
+    captions: Any = SimpleNamespace(reading=Reading(), penalties=lambda c: c[name])
+    trials: Any = [(captions, Fitted(), None, [*range(len(grid))])]
+    assert linear._choose_one(trials, {name: np.full(len(grid), GRIDS[name][1])}, name).tolist() == grid.tolist()
