@@ -123,10 +123,7 @@ def _read(config: AlignConfig) -> tuple[list[_Sides], list[Words]]:
     sides, captions = [], dict[tuple[str, int], Words]()
     for captioner in corpus.generated:
         joined, _ = builder.join(captioner, judged=False)
-        human, generated = (
-            [builder.mask(words, "attribute") for _, _, words in rows]
-            for rows in (joined.rows["human"], joined.rows["generated"])
-        )
+        human, generated = ([*joined.words[side].masked] for side in ("human", "generated"))
         places = [(image, index) for image, index, _ in joined.rows["human"]]
         captions |= dict(zip(places, human, strict=True))
         images, written = zip(*((image, corpus.human.by_image[image][index]) for image, index in places), strict=True)

@@ -3,6 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+import pandas as pd
+
+from judge.types import FloatArray
 
 # Images from which likeness, and captions that name one class from which kappa, is computed; other images for each.
 _IMAGES, _CAPTIONS, _OTHERS = 30, 100, 10
@@ -22,34 +25,50 @@ def class_kappa(named: Sequence[Collection[str]], classes: Sequence[str]) -> flo
     pairs = [(*found, name) for found, name in zip(named, classes, strict=True) if len(found) == 1]
     if len(pairs) < _CAPTIONS or len({found for found, _ in pairs}) < 2:
         return None
-    return float(cohen_kappa_score(*zip(*pairs, strict=True)))
+    # Strings would take twenty times as long.
+    numbers = pd.factorize(np.array(pairs, dtype=object).ravel())[0].reshape(-1, 2)
+    return float(cohen_kappa_score(*numbers.T))
 
 
-def likeness(
-    said: Mapping[str, Collection[str]], people: Mapping[str, Collection[str]], images: Sequence[str]
-) -> tuple[float | None, str]:
-    """How far captions are like human captions of their own images rather than of others, by words and their rarity.
+class PeoplesWords:
+    """The words of human captions by their rarity, with which captioners are compared.
 
-    ``said`` and ``people``: image -> words of its captions; ``images``: in the order of the captioner's file.
-
-    Returns:
-        How much more often an image's captions are more like its own human captions than like those of another image,
-        than less: 0 by chance, 1 at most; None if that is not known. And the end of a sentence on them if captions of a
-        part of the images seem to be of others, else "".
+    ``words``: image -> words of its human captions.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
 
-    if len(images) < _IMAGES or not any(map(people.get, images)):
-        return None, ""
-    reader = TfidfVectorizer(analyzer=sorted)
-    human, captions = reader.fit_transform(map(people.get, images)), reader.transform(map(said.get, images))
-    texts = np.unique([" ".join(sorted(said[image])) for image in images], return_inverse=True)[1]
-    own, order = captions.multiply(human).sum(axis=1), np.random.default_rng(0).permutation(len(images))
-    signs, known = np.zeros(len(images)), np.zeros(len(images))
-    for step in range(1, _OTHERS + 1):
-        other = order[(np.argsort(order) + step) % len(order)]
-        sign = np.sign(own - captions.multiply(human[other]).sum(axis=1)).A1 * (texts != texts[other])
-        signs, known = signs + sign, known + (texts != texts[other])
+    def __init__(self, words: Mapping[str, Collection[str]]) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self._place = {image: place for place, image in enumerate(words)}
+        self._reader = TfidfVectorizer(analyzer=sorted)
+        self._table = self._reader.fit_transform(words.values()) if any(words.values()) else None
+
+    def likeness(self, said: Mapping[str, Collection[str]], images: Sequence[str]) -> tuple[float | None, str]:
+        """How far captions are like human captions of their own images rather than of others.
+
+        ``said``: image -> words of its captions; ``images``: in the order of the captioner's file.
+
+        Returns:
+            How much more often an image's captions are more like its own human captions than like those of another
+            image, than less: 0 by chance, 1 at most; None if that is not known. And the end of a sentence on them if
+            captions of a part of the images seem to be of others, else "".
+        """
+        if len(images) < _IMAGES or self._table is None:
+            return None, ""
+        human = self._table[[self._place[image] for image in images]]
+        captions = self._reader.transform(map(said.get, images))
+        texts = pd.factorize(np.array([" ".join(sorted(said[image])) for image in images], dtype=object))[0]
+        own, order = captions.multiply(human).sum(axis=1), np.random.default_rng(0).permutation(len(images))
+        signs, known = np.zeros(len(images)), np.zeros(len(images))
+        for step in range(1, _OTHERS + 1):
+            other = order[(np.argsort(order) + step) % len(order)]
+            sign = np.sign(own - captions.multiply(human[other]).sum(axis=1)).A1 * (texts != texts[other])
+            signs, known = signs + sign, known + (texts != texts[other])
+        return _likeness(signs, known, images)
+
+
+def _likeness(signs: FloatArray, known: FloatArray, images: Sequence[str]) -> tuple[float | None, str]:
+    """The result of comparisons: by image how many it has won less those that it has lost, and how many are known."""
     if not known.any():
         return None, ""
     size, share = max(_IMAGES, len(images) // 10), float((signs < 0).mean())

@@ -4,8 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from typing import NamedTuple
+from functools import cache, cached_property, partial
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from judge.corpus.attributes import ProductLabels
 from judge.corpus.labels import compare_labels, derive_labels
 from judge.corpus.tasks import Tasks, derive_tasks, join_tasks, usable
 from judge.errors import JudgeError
-from judge.evidence.belonging import class_kappa, likeness
+from judge.evidence.belonging import PeoplesWords, class_kappa
 from judge.evidence.joined import INDEX_COVERAGE, MINIMUM_IMAGES, PEOPLE, Joined, Row, named_sides
 from judge.evidence.masked import MaskedCaption
 from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions, texts_of
@@ -65,13 +65,19 @@ class Aligning:
 DEFAULT_ALIGNING = Aligning()
 
 
-class _Seen(NamedTuple):
-    """The captions of one side as they are written, their words, and how often they name the attribute."""
+@dataclass(frozen=True)
+class _Seen:
+    """The captions of one side as they are written, their words, and the classes that each names.
+
+    ``sentences``: how many each has; None where judges do not read them one by one.
+    """
 
     rows: Sequence[Row]
     words: SideWords
+    named: Sequence[frozenset[str]]
     coverage: Coverage | None
-    kappa: float | None = None
+    kappa: float | None
+    sentences: Sequence[int] | None
 
     @property
     def content(self) -> dict[str, set[str]]:
@@ -80,6 +86,11 @@ class _Seen(NamedTuple):
         for (image, _, _), words in zip(self.rows, self.words.masked, strict=True):
             found.setdefault(image, set()).update(filter(is_content, words))
         return found
+
+    @cached_property
+    def of_people(self) -> PeoplesWords:
+        """The content words, with which those of captioners are compared."""
+        return PeoplesWords(self.content)
 
 
 class EvidenceBuilder:
@@ -104,12 +115,9 @@ class EvidenceBuilder:
         options = replace(options, language=next((name for name in languages if name != "en"), options.language))
         self.corpus, self.options, self.aligning, self._lexicons = corpus, options, aligning, words
         self._vectors = VectorCache(aligning.vectors, self._vocabulary)
-        # Every text is split, masked and searched once, for labels, all captioners and all metrics.
+        # Every text is split once, for labels, all captioners and all metrics. Captions name few different sets.
         self._words = cache(options.words)
-        self._sentences = cache(sentences)
-        self.mask = cache(self._mask)
-        self.mentions = cache(self._mentions)
-        self.named = cache(self._named)
+        self._same = dict[frozenset[str], frozenset[str]]()
         if corpus.labels:
             labels = self._compare(corpus.labels, words.attribute)
         elif corpus.alone:
@@ -128,17 +136,26 @@ class EvidenceBuilder:
         self._of_people: dict[tuple[str, ...], _Seen] = {}
         self._masked: dict[tuple[object, ...], tuple[MaskedCaption, ...]] = {}
 
-    def _mask(self, words: Words, kind: TargetKind, spared: frozenset[str] = frozenset()) -> Words:
+    def mask(self, words: Words, kind: TargetKind, spared: frozenset[str] = frozenset()) -> Words:
+        """A caption with the words of classes, or of tasks, hidden."""
         return mask(words, self._lexicon(kind), spared=spared)
 
-    def _mentions(self, words: Words, kind: TargetKind) -> frozenset[str]:
+    def mentions(self, words: Words, kind: TargetKind) -> frozenset[str]:
+        """The classes, or the tasks, that a caption names."""
         lexicon = self._lexicon(kind)
-        return lexicon.mentions(words) if lexicon else frozenset()
+        found = lexicon.mentions(words) if lexicon else frozenset[str]()
+        return self._same.setdefault(found, found)
 
-    def _named(self, words: Words, annotated: str) -> frozenset[str]:
+    def named(self, words: Words, annotated: str) -> frozenset[str]:
         """The classes that a caption names; without a lexicon, the annotated class of its image."""
         lexicon = self._lexicons.attribute
-        return lexicon.named(words, annotated) if lexicon else frozenset({annotated})
+        found = lexicon.named(words, annotated) if lexicon else frozenset({annotated})
+        return self._same.setdefault(found, found)
+
+    def release(self) -> None:
+        """Free what was computed from the words of human captions; it is computed again when it is used."""
+        for seen in self._of_people.values():
+            seen.words.release()
 
     def _lexicon(self, kind: TargetKind) -> Lexicon | None:
         return self._lexicons.tasks if kind == "tasks" else self._lexicons.attribute
@@ -208,12 +225,16 @@ class EvidenceBuilder:
                 "generated": generated.words.survey(human.words, lexicon, captioner),
             }
             if not self.corpus.alone:
-                like, misplaced = likeness(generated.content, human.content, [*filter(classes.get, captioner.by_image)])
+                images = [*filter(classes.get, captioner.by_image)]
+                like, misplaced = human.of_people.likeness(generated.content, images)
                 about = replace(survey["generated"], kappa=generated.kappa, likeness=like, misplaced=misplaced)
                 survey["generated"] = about
-            self._joined[key] = Joined(classes, rows, {}, coverage, survey, dict.fromkeys(SIDES, 1), rows)
-            if self.options.text != "first-sentence":
-                self._joined[key] = self._by_sentence(self._joined[key], written)
+            sides: dict[Side, _Seen] = {"human": human, "generated": generated}
+            words = {side: of.words for side, of in sides.items()}
+            named = {side: of.named for side, of in sides.items()}
+            joined = Joined(classes, rows, words, named, {}, coverage, survey, dict.fromkeys(SIDES, 1), rows)
+            generated.words.release()
+            self._joined[key] = self._by_sentence(joined, sides, written)
         joined = self._joined[key]
         return replace(joined, dropped={**joined.dropped, **dropped}), found
 
@@ -221,19 +242,18 @@ class EvidenceBuilder:
         """The human captions; without any, the captioner's own, so that its images count: nothing reads them twice."""
         return captioner if self.corpus.alone else self.corpus.human
 
-    def _by_sentence(self, joined: Joined, written: Mapping[Side, Captions]) -> Joined:
+    def _by_sentence(self, joined: Joined, seen: Mapping[Side, _Seen], written: Mapping[Side, Captions]) -> Joined:
         """The same where judges read sentences: as many of each caption as most images' captions of that side have."""
-        dropped, numbers, read = dict[str, int](), dict[Side, int](), dict[Side, Sequence[Row]]()
-        for side, of in written.items():
-            counts = {image: [len(self._sentences(text)) for text in of.by_image[image]] for image in joined.classes}
-            firsts = sorted((of_image[0] for of_image in counts.values()), reverse=True)
-            most = firsts[math.ceil(INDEX_COVERAGE * len(firsts)) - 1] if self.options.text == "sentences" else 1
-            numbers[side] = most
-            if most == 1:
-                read[side] = joined.rows[side]
-            else:
-                read[side] = [(i, n, self._words(text)) for i in counts for n, text in texts_of(of.by_image[i], most)]
-                dropped[f"{side} sentences beyond the common number"] = sum(map(sum, counts.values())) - len(read[side])
+        dropped, numbers, read = dict[str, int](), {**joined.sentences}, {**joined.rows}
+        for side, of in seen.items():
+            if of.sentences is None:
+                continue
+            firsts = [count for (_, number, _), count in zip(of.rows, of.sentences, strict=True) if not number]
+            most = sorted(firsts, reverse=True)[math.ceil(INDEX_COVERAGE * len(firsts)) - 1]
+            if most > 1:
+                texts, numbers[side] = written[side].by_image, most
+                rows = [(i, n, self._words(text)) for i in joined.classes for n, text in texts_of(texts[i], most)]
+                read[side], dropped[f"{side} sentences beyond the common number"] = rows, sum(of.sentences) - len(rows)
         return replace(joined, dropped=dropped, sentences=numbers, read=read)
 
     def _images(
@@ -340,13 +360,15 @@ class EvidenceBuilder:
         masked = [self.mask(words, "attribute") for _, _, words in rows]
         images = [image for image, *_ in rows]
         words = SideWords([words for *_, words in rows], masked, [classes[image] for image in images], images)
-        lexicon, labels = self.truth.words.attribute, self.truth.labels
-        if lexicon is None:
-            return _Seen(rows, words, None)
+        lexicon, labels, counts = self.truth.words.attribute, self.truth.labels, None
         named = [self.named(words, labels.by_image[image]) for image, _, words in rows]
+        if self.options.text == "sentences":
+            counts = [len(sentences(text)) for image in classes for text in captions.by_image[image]]
+        if lexicon is None:
+            return _Seen(rows, words, named, None, None, counts)
         coverage = measure_coverage(named, lexicon.classes or labels.classes)
         silent = isinstance(lexicon, ProductLexicon) and lexicon.without_words
-        return _Seen(rows, words, coverage, None if silent else class_kappa(named, words.classes))
+        return _Seen(rows, words, named, coverage, None if silent else class_kappa(named, words.classes), counts)
 
     @property
     def task_words(self) -> Lexicon:
@@ -411,10 +433,10 @@ def check_names(names: Collection[str]) -> None:
 def mention_table(mentions: Sequence[Collection[str]], names: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Which of ``names`` each caption mentions, [N, L]; other names are ignored."""
     column = {name: index for index, name in enumerate(names)}
-    table = np.zeros((len(mentions), len(names)), dtype=np.bool_)
-    for row, named in enumerate(mentions):
-        table[row, [column[name] for name in named if name in column]] = True
-    return table
+    table = np.zeros((len(mentions), len(names) + 1), dtype=np.bool_)
+    rows = np.repeat(np.arange(len(mentions)), [*map(len, mentions)])
+    table[rows, [column.get(name, len(names)) for name in chain.from_iterable(mentions)]] = True
+    return table[:, :-1]
 
 
 def _check_classes(classes: Mapping[str, str], labels: Labels, where: str, shared: Callable[[], str]) -> None:

@@ -67,7 +67,7 @@ def conditional_evidence(builder: EvidenceBuilder, captioner: Captions, metric: 
         JudgeError: as :meth:`~judge.evidence.EvidenceBuilder.join`.
     """
     joined, _ = builder.join(captioner)
-    people, captions = (_spoken(builder, joined, side) for side in ("human", "generated"))
+    people, captions = (_spoken(joined, side) for side in ("human", "generated"))
     least = LEAST_PEOPLE if "people" in metric.given else 1
     # Tasks derived from human captions would tell judges what the reference person says.
     tasks = builder.corpus.tasks if "objects" in metric.given else None
@@ -98,11 +98,10 @@ def conditional_evidence(builder: EvidenceBuilder, captioner: Captions, metric: 
     )
 
 
-def _spoken(builder: EvidenceBuilder, joined: Joined, side: Side) -> dict[str, list[Words]]:
+def _spoken(joined: Joined, side: Side) -> dict[str, list[Words]]:
     """Image -> the words of its captions on a side, without those that name the class."""
     found: dict[str, list[Words]] = {image: [] for image in joined.classes}
-    for image, _, words in joined.rows[side]:
-        masked = builder.mask(words, "attribute")
+    for (image, _, _), masked in zip(joined.rows[side], joined.words[side].masked, strict=True):
         found[image].append(tuple(word for word in masked if word[:1].isalnum() and not is_special(word)))
     return found
 

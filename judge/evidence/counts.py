@@ -13,11 +13,15 @@ for them. Where images show scenes there is a column ``scene``; where a captione
 image word for word, as where they were copied into its file, a column ``copied``.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from judge.corpus import COPIED
 from judge.errors import JudgeError, RowError
@@ -66,47 +70,70 @@ class CountRows:
     counted: Mapping[str, int]
 
 
-def count_captions(
-    builder: EvidenceBuilder, captioner: Captions, metrics: Collection[Metric], *, vocabulary: Vocabulary
-) -> CountRows:
-    """The input of the counted metrics among ``metrics``.
+class CaptionCounter:
+    """Makes the input of counted metrics; human and annotated rows once for all captioners of the same images."""
 
-    Raises:
-        JudgeError: as for evidence; a metric needs the words of an attribute without a lexicon; no word is frequent
-            enough.
-    """
-    wanted = {metric: metric.counted for metric in metrics if metric.counted}
-    labels = {counted.labels for counted in wanted.values()}
-    joined, _ = builder.join(captioner)
-    _check(builder, joined, wanted)
-    counted, dropped, words, copied = dict[str, int](), dict[str, int](), frozenset[str](), _copied(joined)
-    if "words" in labels:
-        words, least = _common_words(builder, joined, vocabulary, copied)
-        counted |= {"words": len(words), "least": least}
-    tables = [_caption_rows(builder, joined, side, words, objects="objects" in labels) for side in joined.rows]
-    if any(of.against == "annotation" for of in wanted.values()):
-        annotated, dropped, counted["objects"] = _annotated_rows(builder, joined)
-        tables.append(annotated)
+    def __init__(self, builder: EvidenceBuilder, vocabulary: Vocabulary) -> None:
+        self.builder, self.vocabulary = builder, vocabulary
+        self._of_images: tuple[object, pd.DataFrame, tuple[pd.DataFrame, dict[str, int], int] | None] | None = None
+
+    def count(self, captioner: Captions, metrics: Collection[Metric]) -> CountRows:
+        """The input of the counted metrics among ``metrics``.
+
+        Raises:
+            JudgeError: as for evidence; a metric needs the words of an attribute without a lexicon; no word is frequent
+                enough.
+        """
+        builder, wanted = self.builder, {metric: metric.counted for metric in metrics if metric.counted}
+        labels = {counted.labels for counted in wanted.values()}
+        joined, _ = builder.join(captioner)
+        _check(builder, joined, wanted)
+        counted, dropped, words, copied = dict[str, int](), dict[str, int](), frozenset[str](), _copied(joined)
+        if "words" in labels:
+            words, least = _common_words(builder, joined, self.vocabulary, copied)
+            counted |= {"words": len(words), "least": least}
+        objects, shown = "objects" in labels, any(of.against == "annotation" for of in wanted.values())
+        key = tuple(joined.classes), objects, shown
+        if self._of_images is None or self._of_images[0] != key:
+            people = _caption_rows(builder, joined, "human", objects=objects)
+            self._of_images = key, people, _annotated_rows(builder, joined) if shown else None
+        _, people, annotated = self._of_images
+        sides = people, _caption_rows(builder, joined, "generated", objects=objects)
+        tables = [_with_words(table, joined.rows[side], words) for side, table in zip(joined.rows, sides, strict=True)]
+        if annotated:
+            table, dropped, counted["objects"] = annotated
+            tables.append(table)
+        table = joined_tables(tables)
+        table.insert(1, "captioner", _constant(captioner.name, len(table)))
+        if copied:
+            table["copied"] = (table["side"] == "generated") & table["image_id"].isin(copied)
+        if scenes := builder.truth.labels.scenes:
+            table["scene"] = table["image_id"].map(scenes)
+        return CountRows(captioner.name, table, joined, dropped, counted)
+
+
+def joined_tables(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables of the same columns, one after the other; columns of categories stay such."""
     table = pd.concat(tables, ignore_index=True)
-    table.insert(1, "captioner", captioner.name)
-    if copied:
-        table["copied"] = (table["side"] == "generated") & table["image_id"].isin(copied)
-    if scenes := builder.truth.labels.scenes:
-        table["scene"] = table["image_id"].map(scenes)
-    return CountRows(captioner.name, table, joined, dropped, counted)
+    for name, of in tables[0].items():
+        if isinstance(of.dtype, pd.CategoricalDtype):
+            table[name] = union_categoricals([part[name] for part in tables])
+    return table
 
 
 def _copied(joined: Joined) -> set[str]:
     """Images whose generated captions repeat human ones; none unless by ``COPIED`` more do than human captions do."""
-    said = {side: {image: Counter[Words]() for image in joined.classes} for side in SIDES}
+    said = {side: {image: list[Words]() for image in joined.classes} for side in SIDES}
     for side, rows in joined.rows.items():
         for image, _, words in rows:
-            said[side][image][words] += 1
-    found = {image for image, of in said["generated"].items() if of.keys() <= said["human"][image].keys()}
-    by_chance = 0.0
-    for of in said["human"].values():  # A human caption has one fewer that it may equal.
-        by_chance += sum(count for count in of.values() if count > 1) / max(1, of.total() - 1)
-    return found if len(found) > COPIED * len(joined.classes) + by_chance else set()
+            said[side][image].append(words)
+    found = {image for image, of in said["generated"].items() if all(words in said["human"][image] for words in of)}
+    enough = COPIED * len(joined.classes)
+    if len(found) <= enough:
+        return set()
+    for people in said["human"].values():  # By chance: a human caption has one fewer that it may equal.
+        enough += sum(count for count in Counter(people).values() if count > 1) / max(1, len(people) - 1)
+    return found if len(found) > enough else set()
 
 
 def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
@@ -118,10 +145,12 @@ def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
         JudgeError: no words of tasks are known; images show nothing but people.
     """
     joined, _ = builder.join(captioner)
-    joined = replace(joined, rows=joined.read)
+    joined = replace(
+        joined, rows=joined.read, named={side: [frozenset()] * len(of) for side, of in joined.read.items()}
+    )
     check_names(sorted(builder.task_words.classes))
-    sides = [_caption_rows(builder, joined, side, frozenset(), objects=True) for side in joined.rows]
-    table = pd.concat([*sides, _annotated_rows(builder, joined)[0]], ignore_index=True)
+    sides = [_caption_rows(builder, joined, side, objects=True) for side in joined.rows]
+    table = joined_tables([*sides, _annotated_rows(builder, joined)[0]])
     table.insert(1, "captioner", captioner.name)
     written: dict[Side, Mapping[str, tuple[str, ...]]] = {
         "human": builder.corpus.human.by_image,
@@ -173,53 +202,80 @@ def _common_words(
     often by chance, and the captioner therefore less often; exchanged captions could not tell that from amplification.
     For the same reason captions that repeat human ones (of ``copied`` images) do not choose words a second time.
     """
-    together: dict[str, Counter[str]] = {}  # Class -> word -> captions that name it alone; "": all other captions.
-    captions = [*joined.rows["human"], *(row for row in joined.rows["generated"] if row[0] not in copied)]
-    for image, _, words in captions:
-        named = builder.named(words, joined.classes[image])
-        name = next(iter(named)) if len(named) == 1 else ""
-        together.setdefault(name, Counter()).update(set(builder.mask(words, "attribute")))
-    counts = sum(together.values(), Counter[str]())
-    content = filter(is_content, counts)
-    common = set(sorted(content, key=lambda word: (-counts[word], word))[: vocabulary.most])
-    least = max(2, round(len(captions) / _OF_CAPTIONS)) if vocabulary.least is None else vocabulary.least
     classes = sorted(set(joined.classes.values()))
+    tables = [_by_class(joined, side, classes, copied if side == "generated" else ()) for side in joined.rows]
+    counts = tables[0].add(tables[1], fill_value=0).astype(int)
+    often: dict[str, int] = dict(zip(counts.index.tolist(), counts.sum(axis=1).tolist(), strict=True))
+    common = sorted(sorted(filter(is_content, often), key=lambda word: (-often[word], word))[: vocabulary.most])
+    captions = len(joined.rows["human"]) + sum(image not in copied for image, *_ in joined.rows["generated"])
+    least = max(2, round(captions / _OF_CAPTIONS)) if vocabulary.least is None else vocabulary.least
     lexicon = builder.truth.words.attribute
     if lexicon and (silent := lexicon.without_words_for(classes)):
         what = f"counts words that occur with every class, and '{lexicon.name}' has no words for '{silent[0]}'"
         raise JudgeError(what, where="BA", mend=f"{_OBJECTS}; or give a --lexicon with words for '{silent[0]}'")
-    together = {name: together.get(name, Counter()) for name in classes}
-    enough = frozenset(word for word in common if all(of[word] >= least for of in together.values()))
+    together = counts.loc[common][classes].to_numpy()
+    enough = frozenset(word for word, of in zip(common, together, strict=True) if (of >= least).all())
     if not enough:
-        often = {name: sum(together[name][word] >= least for word in common) for name in classes}
-        rare = min(classes, key=lambda name: often[name])
-        what = f"no word is in {least} captions with each of {', '.join(classes)} (with '{rare}': {often[rare]} do)"
-        mend = f"lower --least, or {_OBJECTS}" if any(together[rare][word] for word in common) else _OBJECTS
+        kept = (together >= least).sum(axis=0)
+        rare = int(kept.argmin())
+        each = f"(with '{classes[rare]}': {kept[rare]} do)"
+        what = f"no word is in {least} captions with each of {', '.join(classes)} {each}"
+        mend = f"lower --least, or {_OBJECTS}" if together[:, rare].any() else _OBJECTS
         raise RowError(what, where="BA", mend=mend)
     return enough, least
 
 
-def _caption_rows(
-    builder: EvidenceBuilder, joined: Joined, side: Side, words: frozenset[str], *, objects: bool
-) -> pd.DataFrame:
-    """The rows of a side's captions."""
+def _by_class(joined: Joined, side: Side, classes: Sequence[str], without: Collection[str]) -> pd.DataFrame:
+    """Word -> the captions of a side that hold it and name one class alone, by class, and all others, in column "".
+
+    Captions of the images ``without`` do not count.
+    """
+    words, place = joined.words[side], {frozenset({name}): number for number, name in enumerate(classes)}
+    other = len(classes)
+    named = np.array([place.get(named, other) for named in joined.named[side]], dtype=np.int64)
+    token, caption = words.held
+    if without:
+        kept = np.array([image not in without for image, *_ in joined.rows[side]], dtype=np.bool_)[caption]
+        token, caption = token[kept], caption[kept]
+    size = other + 1
+    counts = np.bincount(token * size + named[caption], minlength=len(words.vocabulary) * size).reshape(-1, size)
+    if side == "generated":
+        words.release()
+    return pd.DataFrame(counts, index=words.vocabulary, columns=[*classes, ""]).iloc[np.flatnonzero(counts.any(axis=1))]
+
+
+def _caption_rows(builder: EvidenceBuilder, joined: Joined, side: Side, *, objects: bool) -> pd.DataFrame:
+    """The rows of a side's captions, without words."""
     rows = joined.rows[side]
-    named = [builder.named(caption, joined.classes[image]) for image, _, caption in rows]
     held = [builder.mentions(caption, "tasks") - PEOPLE if objects else () for _, _, caption in rows]
-    table = _frame(joined, side, rows, named, held)
-    return table.assign(words=[join_names(words.intersection(caption)) if words else "" for _, _, caption in rows])
+    return _frame(joined, side, rows, joined.named[side], held)
+
+
+def _with_words(table: pd.DataFrame, rows: Sequence[Row], words: frozenset[str]) -> pd.DataFrame:
+    """Rows of captions with those of ``words`` that each holds."""
+    return table.assign(words=_categories(words.intersection(caption) for _, _, caption in rows)) if words else table
 
 
 def _frame(
     joined: Joined, side: str, rows: Sequence[Row], named: Iterable[Collection[str]], objects: Iterable[Collection[str]]
 ) -> pd.DataFrame:
     columns = {
-        "image_id": [image for image, _, _ in rows],
-        "side": side,
+        "image_id": pd.Categorical([image for image, _, _ in rows]),
+        "side": _constant(side, len(rows)),
         "index": [index for _, index, _ in rows],
-        "class": [joined.classes[image] for image, _, _ in rows],
-        "named": [join_names(of) for of in named],
-        "words": "",
-        "objects": [join_names(of) for of in objects],
+        "class": pd.Categorical([joined.classes[image] for image, _, _ in rows]),
+        "named": _categories(named),
+        "words": _categories(() for _ in rows),
+        "objects": _categories(objects),
     }
     return pd.DataFrame(columns)
+
+
+def _categories(names: Iterable[Collection[str]]) -> pd.Categorical[str]:
+    """Collections of names, joined: there are few different ones."""
+    return pd.Categorical([join_names(of) for of in names])
+
+
+def _constant(name: str, count: int) -> pd.Series[str]:
+    """The same name so many times."""
+    return pd.Series(pd.Categorical.from_codes([0] * count, pd.Index([name])))

@@ -10,7 +10,7 @@ from judge.evidence.masked import MaskedCaption
 from judge.evidence.sides import Sides
 from judge.masking.instances import PERSON
 from judge.text.alignment import Aligner
-from judge.text.survey import Coverage, Survey
+from judge.text.survey import Coverage, SideWords, Survey
 from judge.types import SIDES, Side, Target, Words
 
 # People have the attribute and are no task: the noun for a person ("a surfer", "a child") names nothing else.
@@ -34,6 +34,8 @@ class Joined:
     Attributes:
         classes: image id -> class, of the images that have one, sorted by image.
         rows: side -> its captions of these images.
+        words: side -> the words of these captions before and after masking.
+        named: side -> the classes that each of these captions names.
         dropped: reason -> images left out.
         coverage: side -> how often its captions name the attribute; None without a lexicon.
         survey: side -> facts about its captions, and about what masking leaves in them.
@@ -43,6 +45,8 @@ class Joined:
 
     classes: Mapping[str, str]
     rows: Mapping[Side, Sequence[Row]]
+    words: Mapping[Side, SideWords]
+    named: Mapping[Side, Sequence[frozenset[str]]]
     dropped: Mapping[str, int]
     coverage: Mapping[Side, Coverage] | None
     survey: Mapping[Side, Survey]

@@ -13,7 +13,7 @@ from judge.corpus import Corpus
 from judge.errors import JudgeError, RowError, nearest
 from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.conditional import Conditional, conditional_evidence
-from judge.evidence.counts import CountRows, count_captions, task_rows
+from judge.evidence.counts import CaptionCounter, CountRows, joined_tables, task_rows
 from judge.evidence.joined import Joined
 from judge.judges import DEFAULT_JUDGE, EMBEDDED, SEEING, find_judge, name_self, with_head
 from judge.judges.image_vectors import ImageVectors
@@ -112,6 +112,7 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
         raise next(iter(lacking.values()))
     joined = {of.name: builder.join(of)[0] for of in builder.corpus.generated if lacking}
     tasks = [task_rows(builder, one) for one in builder.corpus.generated] if plan.breakdown else []
+    builder.release()
     sources = hashlib.blake2b(digest_size=8)
     for image, name in sorted(builder.truth.labels.by_image.items()):
         sources.update(repr((image, name, builder.corpus.human.by_image.get(image))).encode())
@@ -150,18 +151,19 @@ def _check_plan(corpus: Corpus, plan: Plan, metrics: Sequence[Metric]) -> None:
 
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    return joined_tables(tables) if tables else pd.DataFrame()
 
 
 def _count(
     builder: EvidenceBuilder, plan: Plan, counted: Sequence[Metric], lacking: dict[Key, RowError]
 ) -> Iterator[CountRows]:
     """The input of counted metrics; adds to ``lacking`` why some do not count a captioner's captions."""
+    counter = CaptionCounter(builder, plan.vocabulary)
     for captioner in builder.corpus.generated:
         asked = [*counted]
         while asked:
             try:
-                yield count_captions(builder, captioner, asked, vocabulary=plan.vocabulary)
+                yield counter.count(captioner, asked)
                 break
             except RowError as error:  # Its words, which BA counts, are too few.
                 lost = [row for row in asked if row.counted and row.counted.labels == "words"]

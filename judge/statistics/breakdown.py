@@ -31,8 +31,8 @@ from judge.metrics.counted.contingency import ContingencyTable
 from judge.metrics.counted.spec import Quotients
 from judge.statistics.comparisons import holm
 from judge.statistics.counted import EXCHANGES, CountedRow, CountedRows
-from judge.statistics.inference import HALVES, Exchanged, from_halves, from_splits
-from judge.statistics.intervals import Exchange, bootstrap_pooled
+from judge.statistics.inference import Exchanged, from_halves, from_splits
+from judge.statistics.intervals import Exchange, Rows, bootstrap_pooled
 from judge.statistics.judged import CAPTION, hot, names_of
 from judge.statistics.summary import ROW, Basis, JudgedRow, Settings
 from judge.types import BoolArray, FloatArray, Interval
@@ -264,11 +264,11 @@ def _pieces(row: CountedRow, *tables: ContingencyTable) -> tuple[ContingencyTabl
 class _Division(NamedTuple):
     """How a counted row is divided among T tasks: ``by_task`` maps both sides' sums, [S, ...], to values, [T, ...].
 
-    ``table`` has what each caption adds to sums, [C, S], and ``holds`` the tasks that it is of, [C, T].
+    ``rows`` have what each caption adds to sums, and ``holds`` the tasks that it is of, [C, T].
     """
 
     tasks: list[str]
-    table: csr_array
+    rows: Rows
     holds: csr_array
     by_task: Callable[[FloatArray, FloatArray], FloatArray]
 
@@ -279,14 +279,15 @@ def _by_label(row: CountedRow) -> _Division:
     columns = pd.Series(["|".join(of) for of in counted.columns(held.truth, held.names)])
     tasks = names_of(columns)
     share = _share_out(columns, tasks)[:, : len(tasks)]
-    of_label, table = share.toarray(), csr_array(held.rows.table)
+    of_label, rows = share.toarray(), held.rows
 
     def by_task(human: FloatArray, generated: FloatArray) -> FloatArray:
         tables = held.read(human), held.read(generated)
         frozen: Any = counted.freeze(*tables)
         return np.moveaxis(np.asarray(frozen.parts(*tables).sum(axis=-2) @ of_label), -1, 0)
 
-    return _Division(tasks, table, csr_array(table[:, held.label_columns] @ share), by_task)
+    holds = csr_array(csr_array(rows.table)[:, held.label_columns] @ share)[rows.kinds]
+    return _Division(tasks, rows, holds, by_task)
 
 
 def _by_image(row: CountedRow, said: pd.DataFrame) -> _Division:
@@ -294,10 +295,13 @@ def _by_image(row: CountedRow, said: pd.DataFrame) -> _Division:
     held = _held(row)
     shown = said[said["side"] == "annotated"].set_index("image_id")["objects"]
     tasks = [*names_of(shown), NONE]
-    images = np.array(held.images, dtype=object)[held.rows.image]
-    share = _share_out(shown.reindex(images).fillna(""), tasks[:-1])
-    table = csr_array(held.rows.table)
-    wide = csr_array(hstack([csr_array(table.multiply(column[:, None])) for column in share.toarray().T]))
+    places, texts = pd.factorize(shown.reindex(list(held.images)).fillna(""))
+    share = _share_out(pd.Series(texts), tasks[:-1])
+    # Rows of one kind whose images show the same are of one kind.
+    known, kind = np.unique(held.rows.kinds * len(texts) + places[held.rows.image], return_inverse=True)
+    before, place = np.divmod(known, len(texts))
+    table = csr_array(held.rows.table)[before]
+    wide = csr_array(hstack([csr_array(table.multiply(column[:, None])) for column in share[place].toarray().T]))
 
     def by_task(human: FloatArray, generated: FloatArray) -> FloatArray:
         sides = [sums.reshape(len(tasks), -1, *sums.shape[1:]) for sums in (human, generated)]
@@ -307,16 +311,15 @@ def _by_image(row: CountedRow, said: pd.DataFrame) -> _Division:
         )
         return np.asarray(after - before)
 
-    return _Division(tasks, wide, share, by_task)
+    return _Division(tasks, replace(held.rows, table=wide, kind=kind), share[place][kind], by_task)
 
 
 def _counted_tasks(row: CountedRow, said: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
     """The tasks of a counted row."""
-    rows = _held(row).rows
     divides = isinstance(row.counted.freeze(*_held(row).tables()), Quotients)
     division = _by_image(row, said) if divides else _by_label(row)
-    published = division.by_task(*replace(rows, table=division.table).sums())
-    counts = _count(division.holds, ~rows.generated), _count(division.holds, rows.generated)
+    published, generated = division.by_task(*division.rows.sums()), division.rows.generated
+    counts = _count(division.holds, ~generated), _count(division.holds, generated)
     values, known = _infer_counted(row, division, published, settings)
     return _parts(row, division.tasks, values, published.tolist(), counts, known)
 
@@ -329,7 +332,7 @@ def _infer_counted(
     if not row.metric.exchangeable:
         return published, unknown
     generator = row.generator(settings.seed)
-    exchange = Exchange(_held(row).rows, division.by_task, generator=generator, table=division.table)
+    exchange = Exchange(division.rows, division.by_task, generator=generator)
     exchanged = exchange.values(settings.exchanges)
     if not np.isfinite(exchanged).all():
         return published, unknown
@@ -337,7 +340,7 @@ def _infer_counted(
     values = published - mean[:, 0]
     if not row.counted.signed:  # Multi->: see the module's docstring.
         return values, unknown
-    excess = exchange.excess(row.units.halves(HALVES, settings.seed), exchanges=EXCHANGES)
+    excess = exchange.excess(row.halves(settings.seed), exchanges=EXCHANGES)
     known: list[Known] = []
     for value, of, drawn in zip(values, excess, exchanged - mean, strict=True):
         found = from_halves(float(value), of.tolist(), Exchanged.of(drawn), level=settings.level)

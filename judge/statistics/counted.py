@@ -23,12 +23,12 @@ from scipy.sparse import vstack
 from judge.corpus.units import Units, scenes_of
 from judge.metrics import Metric, find_metric, spell_out
 from judge.metrics.counted.contingency import ContingencyTable, added
-from judge.metrics.counted.spec import CaptionTable, CountedMetric, single_names
-from judge.statistics.inference import HALVES, from_halves
+from judge.metrics.counted.spec import CaptionTable, CountedMetric
+from judge.statistics.inference import from_halves, halves_of
 from judge.statistics.intervals import Exchange, Rows
 from judge.statistics.judged import hot, names_of
 from judge.statistics.summary import DEFAULT, Replicates, Settings, Summary, finite
-from judge.types import FloatArray, IntArray
+from judge.types import BoolArray, FloatArray, IntArray
 
 # Exchanges of captions in each half of the images.
 EXCHANGES = 40
@@ -72,7 +72,8 @@ class CountedRow:
         self.metric, self.counted = metric, choose_classes(metric.counted, counts)
         self.line = Summary(str(rows["captioner"].iloc[0]), metric, metric.judge)
         self.held = counted_rows(rows, self.counted)
-        classes = dict(zip(rows["image_id"].tolist(), rows["class"].tolist(), strict=True))
+        once = rows.drop_duplicates("image_id")
+        classes = dict(zip(once["image_id"].tolist(), once["class"].tolist(), strict=True))
         self.units = Units.make({i: classes[i] for i in (self.held.images if self.held else ())}, scenes_of(rows))
         if self.held:
             self.held = replace(self.held, rows=replace(self.held.rows, units=self.units.index))
@@ -98,12 +99,16 @@ class CountedRow:
             return line
         value = line.published - exchanged.mean
         line = replace(line, amplification=value)
-        excess = exchange.excess(self.units.halves(HALVES, settings.seed), exchanges=EXCHANGES).tolist()
+        excess = exchange.excess(self.halves(settings.seed), exchanges=EXCHANGES).tolist()
         found = from_halves(value, excess, exchanged._replace(mean=0.0), level=settings.level)
         if found:
             parts = Replicates("half", tuple(excess)).claiming(found.standard_error)
             line = replace(line, **found._asdict(), basis="images", replicates=parts)
         return replace(line, chance_level=exchanged.mean)
+
+    def halves(self, seed: int) -> BoolArray:
+        """Which images halves of them hold, [H, N]."""
+        return self.units.halves(halves_of(len(self.units.images)), seed)
 
     def generator(self, seed: int) -> np.random.Generator:
         """The same draws for every captioner: differences between them have no noise of draws."""
@@ -161,58 +166,54 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     known = sorted(rows["class"].unique())
     classes = (*known, *sorted({*counted.classes, *names_of(rows["named"])} - {*known, ""}))
     by_side = dict(iter(rows.groupby("side", observed=True)))
-    before = by_side["human" if counted.against == "people" else "annotated"]
-    images = pd.Index(before["image_id"].unique())
-    parts = before, by_side["generated"]
+    truth, predicted = by_side["human" if counted.against == "people" else "annotated"], by_side["generated"]
     # Of human and generated captions, what either says; else what is annotated.
-    sources = parts if counted.against == "people" else (before,)
+    sources = (truth, predicted) if counted.against == "people" else (truth,)
     names = names_of(pd.concat([part[counted.labels] for part in sources])) if counted.labels else []
     if counted.labels and not names:
         return None
-
-    def read(part: pd.DataFrame) -> CaptionTable:
-        image = images.get_indexer(pd.Index(part["image_id"]))
-        part, image = part[image >= 0], image[image >= 0]
-        labels = hot(part[counted.labels], names) if counted.labels else np.zeros((len(part), 1), dtype=np.bool_)
-        named = hot(part["class"], classes), hot(part["named"], classes)
-        return CaptionTable(image, classes, *named, labels, len(known))
-
-    truth, predicted = map(read, parts)
     if counted.against == "annotation":
-        truth, predicted, images = _complete(truth, predicted, images, counted)
+        truth, predicted = _complete(truth, predicted, counted)
     elif counted.direction == "A->T":  # By annotated class, whatever class captions name.
-        truth, predicted = (replace(side, named=side.annotated) for side in (truth, predicted))
-    if not len(truth.image):
+        truth, predicted = (side.assign(named=side["class"]) for side in (truth, predicted))
+    if not len(truth):
         return None
-    terms = counted.terms(truth, predicted)
-    image = np.concatenate([truth.image, predicted.image])
-    generated = np.repeat([False, True], [len(truth.image), len(predicted.image)])
+    columns = ["class", "named", *([counted.labels] if counted.labels else [])]
+
+    def read(part: pd.DataFrame) -> tuple[CaptionTable, IntArray]:
+        kind = part.groupby(columns, sort=False, observed=True).ngroup().to_numpy()
+        part = part.iloc[np.unique(kind, return_index=True)[1]]
+        labels = hot(part[counted.labels], names) if counted.labels else np.zeros((len(part), 1), dtype=np.bool_)
+        table = CaptionTable(classes, hot(part["class"], classes), hot(part["named"], classes), labels, len(known))
+        return table, np.asarray(kind, dtype=np.int64)
+
+    (before, kinds), (after, others) = read(truth), read(predicted)
+    terms = counted.terms(before, after)
+    images = pd.Index(truth["image_id"].unique())
+    image = images.get_indexer(pd.Index(pd.concat([truth["image_id"], predicted["image_id"]])))
+    kind = np.concatenate([kinds, len(before.labels) + others])
+    held, generated = image >= 0, np.repeat([False, True], [len(truth), len(predicted)])
+    image, kind, generated = image[held], kind[held], generated[held]
+    copied = generated & np.isin(images[image], rows["image_id"][rows["copied"].eq(True)]) if "copied" in rows else None
     table = vstack([added(*side) for side in terms], format="csr")
     shape = terms[0][0].shape[1], terms[0][1].shape[1]
-    copied = generated & np.isin(images[image], rows["image_id"][rows["copied"].eq(True)]) if "copied" in rows else None
-    summed = Rows(table, image, generated, copied=copied)
-    return CountedRows(summed, shape, tuple(images), truth, tuple(names))
+    return CountedRows(Rows(table, image, generated, kind, copied=copied), shape, tuple(images), before, tuple(names))
 
 
 def _complete(
-    truth: CaptionTable, predicted: CaptionTable, images: pd.Index[str], counted: CountedMetric
-) -> tuple[CaptionTable, CaptionTable, pd.Index[str]]:
-    """Complete each row with the truth of its image where it predicts nothing; and the images that are left.
+    truth: pd.DataFrame, predicted: pd.DataFrame, counted: CountedMetric
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Complete each row with the truth of its image where it predicts nothing.
 
     Where classes are predicted, captions that name none, or several, are left out, and images without others (as in
     Princeton's codes): P(a^|l) would else be the smaller the more a captioner keeps silent.
     """
-    row = np.empty(len(truth.image), dtype=np.int64)
-    row[truth.image] = np.arange(len(row))
-    if counted.direction == "A->T":
-        return truth, replace(predicted, named=truth.named[row[predicted.image]]), images
-    naming = single_names(predicted.named).any(axis=1)
-    predicted = replace(predicted, labels=truth.labels[row[predicted.image]])
-    left, image = np.unique(predicted.image[naming], return_inverse=True)
-    sides = _take(truth, row[left], np.arange(len(left))), _take(predicted, np.flatnonzero(naming), image)
-    return *sides, images[left]
-
-
-def _take(side: CaptionTable, rows: IntArray, image: IntArray) -> CaptionTable:
-    """Some rows, with the indices of their images."""
-    return replace(side, image=image, annotated=side.annotated[rows], named=side.named[rows], labels=side.labels[rows])
+    predicted = predicted[predicted["image_id"].isin(truth["image_id"])]
+    given = "named" if counted.direction == "A->T" else counted.labels
+    if counted.direction != "A->T":
+        predicted = predicted[(predicted["named"] != "") & ~predicted["named"].str.contains("|", regex=False)]
+        truth = truth[truth["image_id"].isin(predicted["image_id"])]
+    if given:
+        shown = truth.set_index("image_id")[given].reindex(predicted["image_id"])
+        predicted = predicted.assign(**{given: shown.to_numpy()})
+    return truth, predicted

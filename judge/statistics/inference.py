@@ -40,8 +40,10 @@ import numpy.typing as npt
 
 from judge.types import Interval
 
-# Halves of the images, where no judge need be trained again on them.
-HALVES = 60
+# Halves of the images, where no judge need be trained again on them; fewer of many images, each of which takes longer.
+# With 20 intervals are 7 to 8% wider: of 8,000 simulated values without amplification p was below 0.05 in 3.3% (with
+# exchanges) and 4.9% (halves alone), with 60 in 3.7% and 5.1%.
+HALVES, HALVES_OF_MANY, MANY = 60, 20, 20_000
 # Fewer splits say too little about their own variance.
 LEAST_SPLITS = 5
 # Values that differ by a smaller share are equal.
@@ -53,6 +55,11 @@ SIGNIFICANT, POWER = 0.05, 0.8
 _GIVEN = 2**0.25
 # Significance level of the F test whether exchanged captions vary more than halves.
 _CLEARLY = 0.01
+
+
+def halves_of(images: int) -> int:
+    """How many halves of the images tell the standard error of a metric whose judges need not be trained on them."""
+    return HALVES_OF_MANY if images >= MANY else HALVES
 
 
 class Inference(NamedTuple):

@@ -76,9 +76,10 @@ class Rows:
     """What captions (or other rows) of images add to sums, both sides together.
 
     Attributes:
-        table: [C, S], sparse where most add nothing.
+        table: what the D kinds of rows add, [D, S], sparse where most add nothing.
         image: index of each row's image, [C]; every image has a row on each side.
         generated: which rows are of the generated side, [C].
+        kind: the row of ``table`` that each row adds, [C]; None where each has its own.
         units: index of each image's unit (:mod:`judge.corpus.units`), [N]; None where images are units.
         copied: generated rows of images whose generated captions repeat human ones word for word, [C]; None for none.
     """
@@ -86,8 +87,14 @@ class Rows:
     table: FloatArray | csr_array
     image: npt.NDArray[np.int64]
     generated: npt.NDArray[np.bool_]
+    kind: IntArray | None = None
     units: IntArray | None = None
     copied: BoolArray | None = None
+
+    @property
+    def kinds(self) -> IntArray:
+        """The row of ``table`` that each row adds, [C]."""
+        return np.arange(len(self.image)) if self.kind is None else self.kind
 
     def weights(self) -> tuple[FloatArray, FloatArray]:
         """Weights of the rows on the human and on the generated side, [C] each, so that images count equally.
@@ -102,8 +109,9 @@ class Rows:
     def by_image(self) -> tuple[csr_array, csr_array]:
         """What each image adds on the human and on the generated side, [N, S] each."""
         human, generated = self.weights()
-        amounts = (human * ~self.generated, generated * self.generated)
-        before, after = (_sum_by(self.image, of) @ csr_array(self.table) for of in amounts)
+        amounts, table = (human * ~self.generated, generated * self.generated), csr_array(self.table)
+        places = self.image, self.kinds
+        before, after = (csr_array((of, places), (self.image.max() + 1, table.shape[0])) @ table for of in amounts)
         return before, after
 
     def sums(self) -> tuple[FloatArray, FloatArray]:
@@ -120,8 +128,7 @@ class Exchange:
     sides would have less in common than they have, and what is chosen by one side would regress further.
 
     ``statistic``: sums of both sides, [S, ...] each -> values, [...]. What it chooses from the human side (pairs and
-    their signs) it must choose anew in every call: chosen once, they would favour the data as they are. ``table``: what
-    each row adds to these sums, [C, S]; None for that of ``rows``.
+    their signs) it must choose anew in every call: chosen once, they would favour the data as they are.
     """
 
     def __init__(
@@ -130,21 +137,29 @@ class Exchange:
         statistic: Callable[[FloatArray, FloatArray], FloatArray],
         *,
         generator: np.random.Generator,
-        table: csr_array | None = None,
     ) -> None:
         self.rows, self.statistic, self.generator = rows, statistic, generator
-        amounts = csr_array(rows.table if table is None else table)
-        human, self._generated = (csr_array(amounts.multiply(weight[:, None])) for weight in rows.weights())
         copied = np.zeros(len(rows.image), dtype=np.bool_) if rows.copied is None else rows.copied
-        self._fixed = np.isin(rows.image, rows.image[copied])
-        # The human side of images [N, S] whose rows are all human, but for copies; and what rows [C, S] take from it.
-        self._whole = _sum_by(rows.image, (~(rows.generated & self._fixed)).astype(np.float64)) @ human
-        self._human = csr_array(human.multiply(~self._fixed[:, None]))
+        fixed = np.isin(rows.image, rows.image[copied])
+        # Rows of one kind and of images with as many captions add the same. There are fewer kinds than rows, and each
+        # draw counts its rows of each kind, [D, ...]: what these add is summed once for all of a kind.
+        weights = rows.weights()
+        code = rows.kinds
+        for of in (*weights, fixed):
+            values, number = np.unique(of, return_inverse=True)
+            code = code * len(values) + number
+        _, first, self._kind = np.unique(code, return_index=True, return_inverse=True)
+        self._table = csr_array(rows.table)[rows.kinds[first]]
+        self._people, self._generated = (weight[first] for weight in weights)
+        # A row of the generated side is taken from the human side, on which all rows are but copies.
+        self._taken = self._people * ~fixed[first]
+        self._whole = np.flatnonzero(~(rows.generated & fixed))
         self._order = np.argsort(rows.image, kind="stable")
         self._sizes = np.bincount(rows.image)
         self._written = np.bincount(rows.image[rows.generated])
         self._starts = np.cumsum(self._sizes) - self._sizes
         # Of rows in the order of their images: those of copies, and the first of those that change sides together.
+        self._fixed = bool(fixed.any())
         self._copies, self._first = copied[self._order], np.arange(len(copied))
         if rows.units is not None:
             place = pd.Series(self._order).groupby([rows.image, rows.generated]).cumcount()
@@ -158,7 +173,7 @@ class Exchange:
         if not (human - generated).data.any():
             alike = self._value(np.flatnonzero(self.rows.generated)[None])
             return np.broadcast_to(alike, (*alike.shape[:-1], resamples))
-        batch = max(_DRAWS, _CELLS // max(self.rows.table.shape))
+        batch = max(_DRAWS, _CELLS // max(len(self.rows.image), self.rows.table.shape[1]))
         sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
         return np.concatenate([self._value(self._draw(size)) for size in sizes], axis=-1)
 
@@ -169,27 +184,49 @@ class Exchange:
     def excess(self, parts: npt.NDArray[np.bool_], *, exchanges: int) -> FloatArray:
         """Values of parts of the images, [P, N], less their means over the same ``exchanges`` draws, [..., P]."""
         held = np.ascontiguousarray(parts.T, dtype=np.float64)
-        whole = self._whole.T @ held
 
-        def value(generated: IntArray) -> FloatArray:
-            places = self.rows.image[generated], generated
-            place = csr_array((np.ones(len(generated)), places), (len(held), len(self.rows.image)))
-            human, of_captioner = ((place @ side).T @ held for side in (self._human, self._generated))
-            return self.statistic(whole - human, of_captioner)
+        def count(rows: IntArray) -> tuple[IntArray, FloatArray]:  # Kinds, and their rows in each part.
+            kinds, place = self._kinds(rows)
+            places = csr_array((np.ones(len(rows)), (self.rows.image[rows], place)), (len(held), len(kinds)))
+            return kinds, np.asarray(places.T @ held)
 
-        mean = np.mean([value(self._draw(1)[0]) for _ in range(exchanges)], axis=0)
-        return np.asarray(value(np.flatnonzero(self.rows.generated)) - mean)
+        whole = self._sum(*count(self._whole), self._people)
+        mean = np.mean([self._compare(whole, *count(self._draw(1)[0])) for _ in range(exchanges)], axis=0)
+        return np.asarray(self._compare(whole, *count(np.flatnonzero(self.rows.generated))) - mean)
 
     def _value(self, generated: IntArray) -> FloatArray:
         """Values [..., B], by the rows that are generated in each draw, [B, G]."""
-        drawn = np.zeros((len(self.rows.image), len(generated)))
-        drawn[generated, np.arange(len(generated))[:, None]] = 1
-        human, of_captioner = (side.T @ drawn for side in (self._human, self._generated))
-        return self.statistic(self._whole.sum(axis=0)[:, None] - human, of_captioner)
+        kinds, place = self._kinds(generated)
+        draws = len(generated)
+        places = (place + len(kinds) * np.arange(draws)[:, None]).ravel()
+        counts = np.bincount(places, minlength=len(kinds) * draws).reshape(draws, -1).T
+        every = np.bincount(self._kind[self._whole], minlength=len(self._people))[:, None].astype(np.float64)
+        whole = self._sum(np.arange(len(every)), every, self._people)
+        return self._compare(whole, kinds, counts.astype(np.float64))
+
+    def _kinds(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """The kinds of some rows, [K], and the place of each row's kind among them."""
+        held = np.zeros(len(self._people), dtype=np.bool_)
+        held[self._kind[rows]] = True
+        return np.flatnonzero(held), (np.cumsum(held) - 1)[self._kind[rows]]
+
+    def _sum(self, kinds: IntArray, counts: FloatArray, weights: FloatArray) -> FloatArray:
+        """What rows add, each times the weight of its kind, [S, ...]; ``counts``: rows of each kind, [K, ...]."""
+        return np.asarray(self._table[kinds].T @ (counts * weights[kinds][:, None]))
+
+    def _compare(self, whole: FloatArray, kinds: IntArray, counts: FloatArray) -> FloatArray:
+        """Values, by the sums of the human side as a whole and the rows of each kind that the generated side takes."""
+        weights = self._taken[kinds], self._generated[kinds]
+        if all(np.ptp(of) == 0 for of in weights):  # One product for both sides.
+            sums = self._table[kinds].T @ counts
+            human, generated = (of[0] * sums for of in weights)
+        else:
+            human, generated = (self._sum(kinds, counts, of) for of in (self._taken, self._generated))
+        return self.statistic(whole - human, generated)
 
     def _draw(self, count: int) -> IntArray:
         """Draw which rows are generated, [count, G]."""
-        if (self._written == 1).all() and self.rows.units is None and not self._fixed.any():
+        if (self._written == 1).all() and self.rows.units is None and not self._fixed:
             drawn = self.generator.integers(0, self._sizes, size=(count, len(self._sizes)))
             return np.asarray(self._order[self._starts + drawn])
         # Shuffled within images: the first of each are generated.
@@ -202,10 +239,9 @@ class Exchange:
         return np.asarray(self._order[shuffled[:, first]])
 
 
-def _sum_by(groups: IntArray, amounts: FloatArray | None = None) -> csr_array:
-    """What sums rows by their group, [G, C], each times its amount."""
-    places = groups, np.arange(len(groups))
-    return csr_array((np.ones(len(groups)) if amounts is None else amounts, places))
+def _sum_by(groups: IntArray) -> csr_array:
+    """What sums rows by their group, [G, C]."""
+    return csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))))
 
 
 def _columns(table: FloatArray | csr_array) -> csr_array:

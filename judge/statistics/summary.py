@@ -26,7 +26,15 @@ from scipy.sparse import csr_array, hstack
 from judge.corpus.units import Units, scenes_of
 from judge.errors import JudgeError
 from judge.metrics import Metric, find_metric
-from judge.statistics.inference import HALVES, Exchanged, Inference, from_halves, from_splits, half_error, split_error
+from judge.statistics.inference import (
+    Exchanged,
+    Inference,
+    from_halves,
+    from_splits,
+    half_error,
+    halves_of,
+    split_error,
+)
 from judge.statistics.intervals import Exchange, bootstrap_pooled
 from judge.statistics.judged import Measured, Statistic, caption_table
 from judge.types import SIDES, FloatArray, Interval
@@ -360,7 +368,7 @@ class JudgedRow:
 
     def _from_answers(self, line: Summary, generator: np.random.Generator) -> Summary | None:
         """Inference for an untrained judge: halves of the images, and captions that change sides after it answered."""
-        drawn = self.units.halves(HALVES, self.settings.seed)
+        drawn = self.units.halves(halves_of(len(self.units.images)), self.settings.seed)
         halves = [self.value(self.captions[half[self.table.image]]) for half in drawn]
 
         def infer(value: float, parts: Sequence[float], name: _Tested) -> Inference | None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, cached_property
+from itertools import chain
 from operator import ne
 
+import numpy as np
+import pandas as pd
 import regex
 
 from judge.text.cleaning import LOOK_ALIKES
+from judge.text.coded import Coded
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import kind_of
-from judge.types import Captions, Words
+from judge.types import BoolArray, Captions, FloatArray, IntArray, Words
 
 # A token guesses the class of a caption if at least _SURE of the other captions that hold it are of one class, classes
 # counting equally. Tokens tell the class if their guesses raise the balanced accuracy, from chance to 1, by at least:
@@ -102,7 +106,7 @@ class SideWords:
     @cached_property
     def used(self) -> Counter[str]:
         """The number of occurrences of each token in the captions, before masking."""
-        return Counter(word for words in self.raw for word in words)
+        return Counter(chain.from_iterable(self.raw))
 
     def share(self, words: Container[str]) -> float:
         """The share of the captions' words of three letters or more that are among ``words``."""
@@ -129,52 +133,88 @@ class SideWords:
         return self._english < _FEW and (unlike or (other._english < _FEW and 3 * marks < self.used.total()))
 
     @cached_property
-    def _held(self) -> dict[str, list[int]]:
-        """Token -> the captions that hold it after masking."""
-        found: dict[str, list[int]] = {}
-        for place, masked in enumerate(self.masked):
-            for word in set(masked):
-                found.setdefault(word, []).append(place)
-        return found
+    def vocabulary(self) -> list[str]:
+        """The tokens of the captions after masking, sorted."""
+        return sorted(self._coded.words)
 
     @cached_property
-    def _nobody(self) -> frozenset[int]:
-        """Captions in which nothing was masked, and that have no word for anybody."""
-        pairs = enumerate(zip(self.raw, self.masked, strict=True))
-        return frozenset(place for place, (raw, masked) in pairs if raw == masked and _anybody().isdisjoint(raw))
+    def _coded(self) -> Coded:
+        return Coded.of(self.masked)
 
-    def _tell(self, keys: Mapping[str, str], among: Collection[int] | None, least: float) -> dict[str, list[int]]:
+    @cached_property
+    def held(self) -> tuple[IntArray, IntArray]:
+        """Places in ``vocabulary``, and captions that hold the token after masking, once each; by caption."""
+        coded, size = self._coded, max(1, len(self.vocabulary))
+        captions = np.repeat(np.arange(len(coded)), coded.lengths)
+        return np.divmod(np.unique(captions * size + coded.among(tuple(self.vocabulary))), size)[::-1]
+
+    @cached_property
+    def captions(self) -> dict[str, int]:
+        """Token -> the number of captions that hold it after masking."""
+        numbers = np.bincount(self.held[0], minlength=len(self.vocabulary))
+        return dict(zip(self.vocabulary, numbers.tolist(), strict=True))
+
+    def release(self) -> None:
+        """Free what was computed from the words; it is computed again when it is used."""
+        for name in vars(self).keys() - {part.name for part in fields(self)}:
+            del vars(self)[name]
+
+    @cached_property
+    def _nobody(self) -> BoolArray:
+        """Captions in which nothing was masked, and that have no word for anybody."""
+        pairs = zip(self.raw, self.masked, strict=True)
+        return np.array([raw == masked and _anybody().isdisjoint(raw) for raw, masked in pairs], dtype=np.bool_)
+
+    @cached_property
+    def _of_class(self) -> tuple[IntArray, IntArray]:
+        """The class of each caption's image, by the order in which classes occur; and the image, numbered."""
+        return _numbered(self.classes), _numbered(self.images) if self.images else np.arange(len(self.raw))
+
+    def _holders(self, words: Collection[str], among: BoolArray | None = None) -> dict[str, list[int]]:
+        """Token -> the captions that hold it, of those ``among`` which they are."""
+        token, caption = self.held
+        wanted = np.array([word in words for word in self.vocabulary], dtype=np.bool_)[token]
+        kept = wanted if among is None else wanted & among[caption]
+        found: dict[str, list[int]] = {word: [] for word in sorted(words)}
+        for word, place in zip(token[kept].tolist(), caption[kept].tolist(), strict=True):
+            found[self.vocabulary[word]].append(place)
+        return found
+
+    def _tell(self, keys: Mapping[str, str], among: BoolArray | None, least: float) -> dict[str, list[int]]:
         """The tokens, and their captions, of those that tell the class together; none if they raise accuracy by less.
 
         ``keys``: token -> what it is pooled by; ``among``: the captions that count, None for all.
         """
-        sizes, images = Counter(self.classes), self.images or range(len(self.raw))
-        if len(sizes) < 2:
+        sizes = np.array([*Counter(self.classes).values()])
+        if len(sizes) < 2 or not keys:
             return {}
-        held = {word: [place for place in self._held[word] if among is None or place in among] for word in keys}
-        seen: dict[str, dict[object, str]] = {}
-        for word, key in keys.items():
-            seen.setdefault(key, {}).update((images[place], self.classes[place]) for place in held[word])
-        counts = {key: Counter(of.values()) for key, of in seen.items()}
-        best: dict[int, tuple[float, bool, str]] = {}
-        for word, places in held.items():
-            guesses = {name: _guess(counts[keys[word]], name, sizes) for name in sizes}
-            for place in places:
-                sure, guess = guesses[self.classes[place]]
-                if sure >= _SURE:
-                    best[place] = max(best.get(place, (0.0, False, "")), (sure, guess == self.classes[place], word))
-        wrong = -1 / (len(sizes) - 1)
-        gain = sum((1 if right else wrong) / sizes[self.classes[place]] for place, (_, right, _) in best.items())
-        if len(best) < _LEAST or gain < least * len(sizes):
+        places = {key: place for place, key in enumerate(dict.fromkeys(keys.values()))}
+        pooled = np.array([places[keys[word]] if word in keys else -1 for word in self.vocabulary], dtype=np.int64)
+        token, caption = self.held
+        kept = pooled[token] >= 0 if among is None else (pooled[token] >= 0) & among[caption]
+        token, caption = token[kept], caption[kept]
+        key, (classes, images) = pooled[token], self._of_class
+        _, first = np.unique(key * len(self.raw) + images[caption], return_index=True)
+        counts = np.bincount(key[first] * len(sizes) + classes[caption[first]], minlength=len(places) * len(sizes))
+        sure, guess = _guesses(counts.reshape(-1, len(sizes)), sizes)
+        own = classes[caption]
+        certain = np.flatnonzero(sure[key, own] >= _SURE)
+        token, caption, own, key = token[certain], caption[certain], own[certain], key[certain]
+        right = guess[key, own] == own
+        # Each caption's surest token; of equally sure ones, one that is right.
+        order = np.lexsort((token, right, sure[key, own], caption))
+        last = order[np.append(np.diff(caption[order]) > 0, True)] if len(order) else order
+        gain = (np.where(right[last], 1.0, -1 / (len(sizes) - 1)) / sizes[own[last]]).sum()
+        if len(last) < _LEAST or gain < least * len(sizes):
             return {}
-        return {word: held[word] for word in sorted({word for _, right, word in best.values() if right})}
+        return self._holders({self.vocabulary[word] for word in np.unique(token[last[right[last]]]).tolist()}, among)
 
     def survey(self, other: SideWords, lexicon: Lexicon | None, source: Captions) -> Survey:
         """Facts about these captions, beside those of the ``other`` side; ``source`` is their whole file.
 
         If all images are of one class, no token decides it. ``lexicon``: the words that were masked; None for none.
         """
-        left = self._held.keys() - ({lexicon.token} if lexicon else set())
+        left = self.captions.keys() - ({lexicon.token} if lexicon else set())
         revealing = self._revealing(left, other, lexicon)
         affected = {place for places in revealing.values() for place in places}
         return Survey(
@@ -191,7 +231,7 @@ class SideWords:
         """The tokens, of those ``left`` by masking, that tell the class, with their captions."""
         entries = lexicon.words if lexicon else frozenset(map(str.lower, self.classes))
         often = _STRANGE * len(self.raw) / max(1, len(other.raw))
-        strange = {word: word for word in left if len(self._held[word]) > often * len(other._held.get(word, ()))}
+        strange = {word: word for word in left if self.captions[word] > often * other.captions.get(word, 0)}
         named = lexicon.unmasked if lexicon else {word: word for word in entries}
         long = tuple(word for word in entries if len(word) > 2)
         holding = {word: held for word in strange if (held := _glued(word, long))}
@@ -199,15 +239,21 @@ class SideWords:
         found = self._tell(strange, self._nobody, _RARE) or self._tell(every, self._nobody, _ANY)
         found |= self._tell(holding, None, _HOLDING) | self._tell(strange, None, _TAGS)
         found |= self._tell({word: named[word] for word in left & named.keys()}, None, _WIDER)
-        return found | {word: self._held[word] for word in left if _holds(word, entries)}
+        return found | self._holders({word for word in left if _holds(word, entries)})
 
 
-def _guess(held: Counter[str], own: str, sizes: Mapping[str, int]) -> tuple[float, str]:
-    """How sure the other images of a token are of one class, and that class; an image of class ``own`` is left out."""
-    mean = sum(sizes.values()) / len(sizes)
-    weights = {name: max(0, held[name] - (name == own)) * mean / size for name, size in sizes.items()}
-    guess = max(weights, key=lambda name: weights[name])
-    return (weights[guess] + 1) / (sum(weights.values()) + len(sizes)), guess
+def _numbered(names: Sequence[str]) -> IntArray:
+    """Names as numbers, in the order in which they occur."""
+    return np.asarray(pd.factorize(np.array(names, dtype=object))[0])
+
+
+def _guesses(counts: IntArray, sizes: IntArray) -> tuple[FloatArray, IntArray]:
+    """How sure the other images of each key are of one class, and that class, where an image of a class is left out.
+
+    ``counts`` are images by key and class, [K, A], and ``sizes`` captions by class; both results are [K, A].
+    """
+    others = np.maximum(0, counts[:, None] - np.eye(len(sizes), dtype=np.int64)) * sizes.mean() / sizes
+    return (others.max(axis=-1) + 1) / (others.sum(axis=-1) + len(sizes)), others.argmax(axis=-1)
 
 
 @cache

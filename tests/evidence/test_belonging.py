@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from helpers import evaluate_numbers
 
 from judge import Corpus, evaluate
 from judge.evidence import EvidenceBuilder
-from judge.evidence.belonging import class_kappa, likeness
+from judge.evidence.belonging import PeoplesWords, class_kappa
 from judge.report.result import Result
 from judge.report.warnings import warnings
 from judge.text.lexicon import Lexicons, load_lexicon
@@ -27,6 +27,10 @@ def words(*, moved: int = 0) -> dict[str, set[str]]:
     pairs = [{f"w{n % 8}", f"v{n // 8}", "common"} for n in range(60)]
     random.Random(0).shuffle(pairs)
     return {image: pairs[(n + moved) % 60] for n, image in enumerate(IMAGES)}
+
+
+def likeness(said: Mapping[str, set[str]], people: dict[str, set[str]], images: list[str]) -> tuple[float | None, str]:
+    return PeoplesWords(people).likeness(said, images)
 
 
 def test_by_hand() -> None:

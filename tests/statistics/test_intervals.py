@@ -81,6 +81,35 @@ def test_excess_of_parts_of_the_images() -> None:
     assert found == pytest.approx([1, 2], abs=0.03)
 
 
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("copied", [False, True])
+def test_rows_of_one_kind_add_what_each_adds(more: int, copied: bool) -> None:
+    """Rows that name a row of a table have the sums, exchanges and parts of the same rows written out.
+
+    With ``more`` than one human caption of some images, rows of a kind have different weights.
+    """
+    generator = np.random.default_rng(0)
+    image = np.concatenate([np.repeat(np.arange(30), [2 + more * (n % 2) for n in range(30)]), np.arange(30)])
+    generated = np.arange(len(image)) >= len(image) - 30
+    table, kind = generator.integers(0, 3, (5, 4)).astype(float), generator.integers(0, 5, len(image))
+    copies = generated & (image < 10) if copied else None
+    parts = generator.random((6, 30)) < 0.5
+
+    def product(human: FloatArray, of_captioner: FloatArray) -> FloatArray:
+        return np.asarray((human * of_captioner).sum(axis=0))
+
+    found = []
+    for rows in (
+        Rows(table, image, generated, kind, copied=copies),
+        Rows(table[kind], image, generated, copied=copies),
+    ):
+        exchange = Exchange(rows, product, generator=np.random.default_rng(1))
+        excess = exchange.excess(parts, exchanges=3)
+        found.append([*rows.sums(), exchange.values(20), excess, *(side.toarray() for side in rows.by_image())])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("written", [[1, 1, 1], [1, 2, 1]])
 def test_captions_change_sides_as_often_as_all_ways_to_do_so(written: list[int]) -> None:
     """Three images with three human captions, two and one, and ``written`` generated ones: every way is enumerated.

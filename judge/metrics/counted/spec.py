@@ -13,11 +13,11 @@ import numpy as np
 
 from judge.metrics.amplification import AMPLIFICATIONS, log_mean
 from judge.metrics.counted.contingency import ContingencyTable, Sparse, divide
-from judge.types import BoolArray, Direction, FloatArray, IntArray
+from judge.types import BoolArray, Direction, FloatArray
 
 Against = Literal["people", "annotation"]
 LabelKind = Literal["words", "objects"]
-# Classes, [C, A], and labels, [C, L], that the C rows of a side add to its table.
+# Classes, [D, A], and labels, [D, L], that the D kinds of rows of a side add to its table.
 Terms: TypeAlias = tuple[BoolArray | FloatArray, BoolArray | FloatArray | Sparse]
 
 
@@ -71,16 +71,14 @@ class Amplification:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptionTable:
-    """The captions of one side, or the annotated images, one row each.
+    """The captions of one side, or the annotated images: a row for each kind, which differ in what they hold.
 
     Attributes:
-        image: index of the row's image, [C].
         classes: names of the A' classes: the ``known`` ones of images, then others that captions name.
-        annotated, named: the image's class, and classes that the row names, [C, A'] each.
-        labels: words or objects that it names, [C, L].
+        annotated, named: the image's class, and classes that the row names, [D, A'] each.
+        labels: words or objects that it names, [D, L].
     """
 
-    image: IntArray
     classes: tuple[str, ...]
     annotated: BoolArray
     named: BoolArray
@@ -133,11 +131,11 @@ class CountedMetric(ABC):
         yield from ()
 
     def terms(self, truth: CaptionTable, predicted: CaptionTable) -> list[Terms]:
-        """What the rows of each side add to its contingency table; a JudgeError where a side cannot be counted."""
+        """What each kind of row adds to the table of its side; a JudgeError where a side cannot be counted."""
         return [self.side_terms(side) for side in (truth, predicted)]
 
     def side_terms(self, side: CaptionTable) -> Terms:
-        """What the rows of a side add: the class that each names alone, and its labels."""
+        """What each kind of row adds: the class that it names alone, and its labels."""
         return single_names(side.named)[:, : side.known], side.labels
 
     def columns(self, truth: CaptionTable, names: Sequence[str]) -> list[tuple[str, ...]]:

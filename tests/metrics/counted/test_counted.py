@@ -191,8 +191,13 @@ def test_lics_table_1(coco: Path, tmp_path: Path) -> None:
     assert known(equal["dba-o"].published) > known(plus["dba-o"].published) > 0
 
 
-def test_the_standard_error_of_a_ratio_of_counts() -> None:
-    """The log of a ratio of independent counts varies by one over each count, whatever the chance level."""
+@pytest.mark.parametrize("halves", [60, 20])
+def test_the_standard_error_of_a_ratio_of_counts(halves: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of a ratio of independent counts varies by one over each count, whatever the chance level.
+
+    Many images have fewer halves.
+    """
+    monkeypatch.setattr("judge.statistics.inference.MANY", 901 if halves == 60 else 900)
     generator, rows = np.random.default_rng(0), []
     for image in range(900):
         for side in ("human", "generated"):
@@ -204,6 +209,7 @@ def test_the_standard_error_of_a_ratio_of_counts() -> None:
     error = known(row.published) * float(np.sqrt((1 / every).sum()))
     assert row.standard_error == pytest.approx(error, rel=0.25)
     assert known(row.p_value) > 0.05
+    assert len(known(row.replicates).values) == halves
 
 
 def test_a_captioner_that_repeats_people_is_compared_with_others_that_do() -> None:
