@@ -108,16 +108,17 @@ class CaptionCounter:
         if copied:
             table["copied"] = (table["side"] == "generated") & table["image_id"].isin(copied)
         if scenes := builder.truth.labels.scenes:
-            table["scene"] = table["image_id"].map(scenes)
+            table["scene"] = table["image_id"].astype(str).map(scenes)
         return CountRows(captioner.name, table, joined, dropped, counted)
 
 
 def joined_tables(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Tables of the same columns, one after the other; columns of categories stay such."""
-    table = pd.concat(tables, ignore_index=True)
-    for name, of in tables[0].items():
-        if isinstance(of.dtype, pd.CategoricalDtype):
-            table[name] = union_categoricals([part[name] for part in tables])
+    known = [name for name, of in tables[0].items() if isinstance(of.dtype, pd.CategoricalDtype)]
+    table = pd.concat([of.drop(columns=known) for of in tables], ignore_index=True)
+    for place, name in enumerate(tables[0]):
+        if name in known:
+            table.insert(place, name, pd.Series(union_categoricals([of[name] for of in tables])))
     return table
 
 
