@@ -89,7 +89,7 @@ class _Seen:
 
     @cached_property
     def of_people(self) -> PeoplesWords:
-        """The content words, with which those of captioners are compared."""
+        """The content words, with which captioners' words are compared."""
         return PeoplesWords(self.content)
 
 

@@ -89,7 +89,8 @@ def conditional_evidence(builder: EvidenceBuilder, captioner: Captions, metric: 
     return Conditional(
         captioner.name,
         metric,
-        replace(joined, classes=classes, dropped={**joined.dropped, **dropped}),
+        # What follows asks for no words but these.
+        replace(joined, classes=classes, dropped={**joined.dropped, **dropped}, words={}, named={}),
         Units.make(classes, builder.truth.labels.scenes),
         [people[image] for image in classes],
         [captions[image] for image in classes],

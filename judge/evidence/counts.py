@@ -92,6 +92,7 @@ class CaptionCounter:
         if "words" in labels:
             words, least = _common_words(builder, joined, self.vocabulary, copied)
             counted |= {"words": len(words), "least": least}
+            joined.words["generated"].release()
         objects, shown = "objects" in labels, any(of.against == "annotation" for of in wanted.values())
         key = tuple(joined.classes), objects, shown
         if self._of_images is None or self._of_images[0] != key:
@@ -109,7 +110,8 @@ class CaptionCounter:
             table["copied"] = (table["side"] == "generated") & table["image_id"].isin(copied)
         if scenes := builder.truth.labels.scenes:
             table["scene"] = table["image_id"].astype(str).map(scenes)
-        return CountRows(captioner.name, table, joined, dropped, counted)
+        # What follows asks for no words.
+        return CountRows(captioner.name, table, replace(joined, words={}, named={}), dropped, counted)
 
 
 def joined_tables(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -240,8 +242,6 @@ def _by_class(joined: Joined, side: Side, classes: Sequence[str], without: Colle
         token, caption = token[kept], caption[kept]
     size = other + 1
     counts = np.bincount(token * size + named[caption], minlength=len(words.vocabulary) * size).reshape(-1, size)
-    if side == "generated":
-        words.release()
     return pd.DataFrame(counts, index=words.vocabulary, columns=[*classes, ""]).iloc[np.flatnonzero(counts.any(axis=1))]
 
 
@@ -253,7 +253,7 @@ def _caption_rows(builder: EvidenceBuilder, joined: Joined, side: Side, *, objec
 
 
 def _with_words(table: pd.DataFrame, rows: Sequence[Row], words: frozenset[str]) -> pd.DataFrame:
-    """Rows of captions with those of ``words`` that each holds."""
+    """Adds to the row of each caption the words, of ``words``, that it holds."""
     return table.assign(words=_categories(words.intersection(caption) for _, _, caption in rows)) if words else table
 
 
@@ -266,17 +266,17 @@ def _frame(
         "index": [index for _, index, _ in rows],
         "class": pd.Categorical([joined.classes[image] for image, _, _ in rows]),
         "named": _categories(named),
-        "words": _categories(() for _ in rows),
+        "words": _constant("", len(rows)),
         "objects": _categories(objects),
     }
     return pd.DataFrame(columns)
 
 
 def _categories(names: Iterable[Collection[str]]) -> pd.Categorical[str]:
-    """Collections of names, joined: there are few different ones."""
+    """Collections of names, each joined into one text."""
     return pd.Categorical([join_names(of) for of in names])
 
 
 def _constant(name: str, count: int) -> pd.Series[str]:
     """The same name so many times."""
-    return pd.Series(pd.Categorical.from_codes([0] * count, pd.Index([name])))
+    return pd.Series(pd.Categorical.from_codes(np.zeros(count, dtype=np.int8), pd.Index([name])))

@@ -50,7 +50,7 @@ class RunDirectory(OutputFolder):
             (out / SETTINGS).write_text(settings, encoding="utf-8")
             for name, rows in tables.items():
                 if len(rows):
-                    rows.to_parquet(out / f"{name}.parquet", index=False)
+                    _plain(rows).to_parquet(out / f"{name}.parquet", index=False)
             (out / METRICS).write_text(metrics_json(result), encoding="utf-8")
             if result.quality:
                 quality = pd.concat([found.table() for found in result.quality.values()])
@@ -65,9 +65,14 @@ class RunDirectory(OutputFolder):
                     if len(table):
                         write_whole(folder / f"{name}.csv", table_csv(table).encode())
                 found.images.to_parquet(folder / "images.parquet", index=False)
-                found.captions.to_parquet(folder / "captions.parquet", index=False)
+                _plain(found.captions).to_parquet(folder / "captions.parquet", index=False)
             self.log("finished", rows=len(result.scores))
         self.publish()
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with text in place of categories, whose dictionary would be read again with every batch of rows."""
+    return table.astype(dict.fromkeys(table.select_dtypes("category"), str))
 
 
 def metrics_json(result: Result) -> str:

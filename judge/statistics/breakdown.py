@@ -200,7 +200,7 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
     # Judges that guess tasks are asked for those that images show; U asks what images show, not what captions say.
     of_images = row.metric.target == "tasks" or row.metric.from_annotation
     keys = ["image_id"] if of_images else CAPTION
-    objects = said[(said["side"] == "annotated") == of_images].set_index(keys)["objects"]
+    objects = said[(said["side"] == "annotated") == of_images].set_index(keys)["objects"].astype(object)
     tasks = names_of(objects)
 
     def shares(captions: pd.DataFrame) -> csr_array:
@@ -293,7 +293,7 @@ def _by_label(row: CountedRow) -> _Division:
 def _by_image(row: CountedRow, said: pd.DataFrame) -> _Division:
     """Division of a metric that divides sums over captions: a caption belongs to the tasks that its image shows."""
     held = _held(row)
-    shown = said[said["side"] == "annotated"].set_index("image_id")["objects"]
+    shown = said[said["side"] == "annotated"].set_index("image_id")["objects"].astype(object)
     tasks = [*names_of(shown), NONE]
     places, texts = pd.factorize(shown.reindex(list(held.images)).fillna(""))
     share = _share_out(pd.Series(texts), tasks[:-1])

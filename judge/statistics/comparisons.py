@@ -242,11 +242,18 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     assert second.amplification is not None
     value = first.amplification - second.amplification
     one, other = first.replicates, second.replicates
-    paired = bool(same_images and one and other and (one.kind, len(one.values)) == (other.kind, len(other.values)))
+    # The first halves of a captioner with more of them are those of the other.
+    paired = bool(
+        same_images
+        and one
+        and other
+        and one.kind == other.kind
+        and (one.kind == "half" or len(one.values) == len(other.values))
+    )
     error, degrees = None, min(first.degrees, second.degrees, *(of.degrees for of in (one, other) if paired and of))
     if paired and one and other:
         # Each row's deviations are scaled as its own error is.
-        gaps = [one.scale * a - other.scale * b for a, b in zip(one.values, other.values, strict=True)]
+        gaps = [one.scale * a - other.scale * b for a, b in zip(one.values, other.values, strict=False)]
         error = replace(one, scale=1.0).error(gaps)
     elif first.standard_error is not None and second.standard_error is not None:
         error = math.hypot(first.standard_error, second.standard_error)

@@ -141,8 +141,8 @@ class Exchange:
         self.rows, self.statistic, self.generator = rows, statistic, generator
         copied = np.zeros(len(rows.image), dtype=np.bool_) if rows.copied is None else rows.copied
         fixed = np.isin(rows.image, rows.image[copied])
-        # Rows of one kind and of images with as many captions add the same. There are fewer kinds than rows, and each
-        # draw counts its rows of each kind, [D, ...]: what these add is summed once for all of a kind.
+        # Rows of one kind, of images with as many captions, add the same. A draw counts its rows of each such kind, and
+        # sums what these add once.
         weights = rows.weights()
         code = rows.kinds
         for of in (*weights, fixed):
@@ -151,9 +151,11 @@ class Exchange:
         _, first, self._kind = np.unique(code, return_index=True, return_inverse=True)
         self._table = csr_array(rows.table)[rows.kinds[first]]
         self._people, self._generated = (weight[first] for weight in weights)
-        # A row of the generated side is taken from the human side, on which all rows are but copies.
+        # What the human side loses with a row that is drawn as generated: nothing where it stays as it is.
         self._taken = self._people * ~fixed[first]
         self._whole = np.flatnonzero(~(rows.generated & fixed))
+        every = np.bincount(self._kind[self._whole], minlength=len(first)).astype(np.float64)
+        self._every = self._sum(np.arange(len(first)), every[:, None], self._people)
         self._order = np.argsort(rows.image, kind="stable")
         self._sizes = np.bincount(rows.image)
         self._written = np.bincount(rows.image[rows.generated])
@@ -200,9 +202,7 @@ class Exchange:
         draws = len(generated)
         places = (place + len(kinds) * np.arange(draws)[:, None]).ravel()
         counts = np.bincount(places, minlength=len(kinds) * draws).reshape(draws, -1).T
-        every = np.bincount(self._kind[self._whole], minlength=len(self._people))[:, None].astype(np.float64)
-        whole = self._sum(np.arange(len(every)), every, self._people)
-        return self._compare(whole, kinds, counts.astype(np.float64))
+        return self._compare(self._every, kinds, counts.astype(np.float64))
 
     def _kinds(self, rows: IntArray) -> tuple[IntArray, IntArray]:
         """The kinds of some rows, [K], and the place of each row's kind among them."""
@@ -215,7 +215,7 @@ class Exchange:
         return np.asarray(self._table[kinds].T @ (counts * weights[kinds][:, None]))
 
     def _compare(self, whole: FloatArray, kinds: IntArray, counts: FloatArray) -> FloatArray:
-        """Values, by the sums of the human side as a whole and the rows of each kind that the generated side takes."""
+        """Values, by sums of the whole human side, [S, ...], and the rows of each of ``kinds`` that are generated."""
         weights = self._taken[kinds], self._generated[kinds]
         if all(np.ptp(of) == 0 for of in weights):  # One product for both sides.
             sums = self._table[kinds].T @ counts

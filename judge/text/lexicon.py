@@ -145,7 +145,8 @@ def mask(words: Sequence[str], lexicon: Lexicon | None, *, spared: Collection[st
             bare = [place for place in range(start, stop) if hidden[place] == words[place]]
             for place in bare:
                 hidden[place] = lexicon.token if len(bare) == stop - start and place == start else None
-    return tuple(word for word in hidden if word is not None)
+    # Of a caption in which nothing is hidden there is one tuple.
+    return tuple(words) if hidden == list(words) else tuple(word for word in hidden if word is not None)
 
 
 def named_lexicons() -> list[str]:

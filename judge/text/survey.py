@@ -143,7 +143,7 @@ class SideWords:
 
     @cached_property
     def held(self) -> tuple[IntArray, IntArray]:
-        """Places in ``vocabulary``, and captions that hold the token after masking, once each; by caption."""
+        """Pairs of a token (its place in ``vocabulary``) and a caption that holds it after masking, by caption."""
         coded, size = self._coded, max(1, len(self.vocabulary))
         captions = np.repeat(np.arange(len(coded)), coded.lengths)
         return np.divmod(np.unique(captions * size + coded.among(tuple(self.vocabulary))), size)[::-1]
@@ -167,11 +167,11 @@ class SideWords:
 
     @cached_property
     def _of_class(self) -> tuple[IntArray, IntArray]:
-        """The class of each caption's image, by the order in which classes occur; and the image, numbered."""
+        """The number of each caption's class, in the order in which classes occur, and the number of its image."""
         return _numbered(self.classes), _numbered(self.images) if self.images else np.arange(len(self.raw))
 
     def _holders(self, words: Collection[str], among: BoolArray | None = None) -> dict[str, list[int]]:
-        """Token -> the captions that hold it, of those ``among`` which they are."""
+        """Token -> the captions that hold it; ``among``: the captions that count, None for all."""
         token, caption = self.held
         wanted = np.array([word in words for word in self.vocabulary], dtype=np.bool_)[token]
         kept = wanted if among is None else wanted & among[caption]
@@ -196,13 +196,15 @@ class SideWords:
         key, (classes, images) = pooled[token], self._of_class
         _, first = np.unique(key * len(self.raw) + images[caption], return_index=True)
         counts = np.bincount(key[first] * len(sizes) + classes[caption[first]], minlength=len(places) * len(sizes))
-        sure, guess = _guesses(counts.reshape(-1, len(sizes)), sizes)
         own = classes[caption]
-        certain = np.flatnonzero(sure[key, own] >= _SURE)
-        token, caption, own, key = token[certain], caption[certain], own[certain], key[certain]
-        right = guess[key, own] == own
+        # There may be many keys and classes: a guess is made for those that occur together.
+        pairs, place = np.unique(key * len(sizes) + own, return_inverse=True)
+        sure, guess = (of[place] for of in _guesses(counts.reshape(-1, len(sizes)), sizes, *divmod(pairs, len(sizes))))
+        certain = np.flatnonzero(sure >= _SURE)
+        token, caption, own = token[certain], caption[certain], own[certain]
+        right = guess[certain] == own
         # Each caption's surest token; of equally sure ones, one that is right.
-        order = np.lexsort((token, right, sure[key, own], caption))
+        order = np.lexsort((token, right, sure[certain], caption))
         last = order[np.append(np.diff(caption[order]) > 0, True)] if len(order) else order
         gain = (np.where(right[last], 1.0, -1 / (len(sizes) - 1)) / sizes[own[last]]).sum()
         if len(last) < _LEAST or gain < least * len(sizes):
@@ -247,13 +249,15 @@ def _numbered(names: Sequence[str]) -> IntArray:
     return np.asarray(pd.factorize(np.array(names, dtype=object))[0])
 
 
-def _guesses(counts: IntArray, sizes: IntArray) -> tuple[FloatArray, IntArray]:
-    """How sure the other images of each key are of one class, and that class, where an image of a class is left out.
+def _guesses(counts: IntArray, sizes: IntArray, keys: IntArray, own: IntArray) -> tuple[FloatArray, IntArray]:
+    """How sure the images of each of ``keys`` are of one class, and that class, [P]; one image of ``own`` is left out.
 
-    ``counts`` are images by key and class, [K, A], and ``sizes`` captions by class; both results are [K, A].
+    ``counts``: images by key and class, [K, A]; ``sizes``: captions by class.
     """
-    others = np.maximum(0, counts[:, None] - np.eye(len(sizes), dtype=np.int64)) * sizes.mean() / sizes
-    return (others.max(axis=-1) + 1) / (others.sum(axis=-1) + len(sizes)), others.argmax(axis=-1)
+    others = counts[keys]
+    others[np.arange(len(keys)), own] -= 1
+    weights = np.maximum(0, others) * sizes.mean() / sizes
+    return (weights.max(axis=-1) + 1) / (weights.sum(axis=-1) + len(sizes)), weights.argmax(axis=-1)
 
 
 @cache

@@ -71,7 +71,7 @@ class Amplification:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptionTable:
-    """The captions of one side, or the annotated images: a row for each kind, which differ in what they hold.
+    """The captions of one side, or the annotated images: a row for each kind. Kinds differ in what they hold.
 
     Attributes:
         classes: names of the A' classes: the ``known`` ones of images, then others that captions name.
