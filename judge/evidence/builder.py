@@ -88,8 +88,8 @@ class _Seen:
         return found
 
     @cached_property
-    def of_people(self) -> PeoplesWords:
-        """The content words, with which captioners' words are compared."""
+    def rarity(self) -> PeoplesWords:
+        """The content words by their rarity, with which captioners' words are compared."""
         return PeoplesWords(self.content)
 
 
@@ -153,9 +153,9 @@ class EvidenceBuilder:
         return self._same.setdefault(found, found)
 
     def release(self) -> None:
-        """Free what was computed from the words of human captions; it is computed again when it is used."""
-        for seen in self._of_people.values():
-            seen.words.release()
+        """Free what was computed from the words of captions; it is computed again when it is used."""
+        for words in chain.from_iterable(joined.words.values() for joined in self._joined.values()):
+            words.release()
 
     def _lexicon(self, kind: TargetKind) -> Lexicon | None:
         return self._lexicons.tasks if kind == "tasks" else self._lexicons.attribute
@@ -226,14 +226,13 @@ class EvidenceBuilder:
             }
             if not self.corpus.alone:
                 images = [*filter(classes.get, captioner.by_image)]
-                like, misplaced = human.of_people.likeness(generated.content, images)
+                like, misplaced = human.rarity.likeness(generated.content, images)
                 about = replace(survey["generated"], kappa=generated.kappa, likeness=like, misplaced=misplaced)
                 survey["generated"] = about
             sides: dict[Side, _Seen] = {"human": human, "generated": generated}
             words = {side: of.words for side, of in sides.items()}
             named = {side: of.named for side, of in sides.items()}
             joined = Joined(classes, rows, words, named, {}, coverage, survey, dict.fromkeys(SIDES, 1), rows)
-            generated.words.release()
             self._joined[key] = self._by_sentence(joined, sides, written)
         joined = self._joined[key]
         return replace(joined, dropped={**joined.dropped, **dropped}), found

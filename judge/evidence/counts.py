@@ -92,7 +92,7 @@ class CaptionCounter:
         if "words" in labels:
             words, least = _common_words(builder, joined, self.vocabulary, copied)
             counted |= {"words": len(words), "least": least}
-            joined.words["generated"].release()
+        joined.words["generated"].release()
         objects, shown = "objects" in labels, any(of.against == "annotation" for of in wanted.values())
         key = tuple(joined.classes), objects, shown
         if self._of_images is None or self._of_images[0] != key:
@@ -115,7 +115,9 @@ class CaptionCounter:
 
 
 def joined_tables(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables of the same columns, one after the other; columns of categories stay such."""
+    """Tables of the same columns, one after the other; columns of categories stay such; an empty one without tables."""
+    if not tables:
+        return pd.DataFrame()
     known = [name for name, of in tables[0].items() if isinstance(of.dtype, pd.CategoricalDtype)]
     table = pd.concat([of.drop(columns=known) for of in tables], ignore_index=True)
     for place, name in enumerate(tables[0]):

@@ -123,8 +123,8 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
         jobs,
         conditional,
         count_rows=rows,
-        counts=_concat([of.rows for of in rows]),
-        tasks=_concat(tasks),
+        counts=joined_tables([of.rows for of in rows]),
+        tasks=joined_tables(tasks),
         sources=sources.hexdigest(),
         without_value={row: (_clause(of), joined[row[0]]) for row, of in lacking.items()},
     )
@@ -148,10 +148,6 @@ def _check_plan(corpus: Corpus, plan: Plan, metrics: Sequence[Metric]) -> None:
     if corpus.labels and corpus.labels.scenes and plan.protocol != "crossfit":
         what = "a hold-out divides scenes: a judge would be asked of a scene that it learnt with another person"
         raise JudgeError(what, where="--scene-column", mend="use --protocol crossfit")
-
-
-def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    return joined_tables(tables) if tables else pd.DataFrame()
 
 
 def _count(

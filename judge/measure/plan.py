@@ -16,6 +16,7 @@ from judge.metrics import Metric
 from judge.quality import ImageScores, Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
+from judge.statistics.inference import MANY
 from judge.statistics.summary import Summary
 from judge.statistics.validity import AT_CHANCE, Finding, void_rows
 from judge.types import TargetKind
@@ -30,7 +31,7 @@ REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
 QUICK_REFITS = 8
 # Refits of an attribute in a run of many images, where each takes seconds. Intervals are 5 to 7% wider than with 20: of
 # 8,000 simulated values without amplification p was below 0.05 in 3.7% (with exchanges) and 5.3% (halves alone).
-REFITS_OF_MANY, MANY = 10, 20_000
+REFITS_OF_MANY = 10
 # Folds of refits under crossfit. With ten they take twice as long, and standard errors are the same. A half of the
 # images has as many of each class, because a run needs ten (MINIMUM_IMAGES).
 REFIT_FOLDS = 5
