@@ -21,11 +21,12 @@ _OPTION, _END = r"(?<![^\s('\"`])--", r"(?=[,;:)]| or |\.?$|\.\s)"
 # What a shell would read stays as it is.
 _COMMAND = re.compile(r"(\bjudge [a-z]+ [^,;]*--[^,;]*)")
 _KEYWORDS = (
+    (_OPTION + r"(?:training|ba) (\w+)=([a-z]\w*)", r"\1='\2'"),
+    (_OPTION + r"(?:training|ba) (\w+)", r"\1"),
     (_OPTION + r"column ([\w.]+)=NAME", r"columns={'\1': NAME}"),
     (_OPTION + r"column ([\w.]+)", r"columns={'\1': ...}"),
     (_OPTION + r"label-value (\w+)=([^;]+?)(?=, or |;|\.?$| \()", r"label_values={'\1': ['\2']}"),
     (_OPTION + r"label-drop (.+?)(?=\.?$)", r"label_drop=['\1']"),
-    (_OPTION + r"label-column \w+=NAME", "label_column=NAME"),
     (_OPTION + r"(overwrite|several|quality|breakdown|own-captions|allow-unmasked)(?![\w-]| out)", r"--\1=True"),
     (_OPTION + r"([a-z][a-z-]*) ([\w.+-]+)=([\w./:@+-]*\w)", r"--\1={'\2': '\3'}"),
     (_OPTION + r"([a-z][a-z-]*)[= ]([0-9.]*[0-9]|[A-Z]+|'[^']*')(?=[\s,;:)]|\.?$|\.\s)", r"--\1=\2"),
@@ -139,7 +140,7 @@ def lack_of_memory(error: BaseException) -> JudgeError | None:
     kinds = OSError | ImportError | RuntimeError | SystemError
     if not isinstance(error, MemoryError) and not (said and isinstance(error, kinds)):
         return None
-    mend = "let fewer work at a time (--workers 1), or less (--batch-size); then give the same command again"
+    mend = "let fewer work at a time (--workers 1), or less (--training batch_size=N); then give the same command again"
     return JudgeError("memory has run out", mend=mend)
 
 

@@ -123,7 +123,7 @@ def measure(
         with TemporaryDirectory() as place:
             folder = Path(place)
             write_images(world.scenes, folder, seed=world.seed, size=settings["image_size"])
-            paths = {name: folder / name for name in ("images", "features", "cache")}
+            paths = {name: folder / name for name in ("images", "cache")}
             given = {**settings, **paths, "instances": folder / "instances.json"}
             rows: list[Row] = []
             for trial, (metric, judge, masks) in product(trials(world, number, changes, design.doses), judges):

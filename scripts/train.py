@@ -1,7 +1,7 @@
 """``judge train run.yaml`` for several processes, which share small judges, or train a large one together.
 
 accelerate launch --config_file accelerate_config.yaml scripts/train.py run.yaml
-accelerate launch --config_file scripts/configs/fsdp.yaml scripts/train.py run.yaml --micro-batch 1
+accelerate launch --config_file scripts/configs/fsdp.yaml scripts/train.py run.yaml --training micro_batch=1
 """
 
 from __future__ import annotations

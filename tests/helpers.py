@@ -350,7 +350,7 @@ def settings_of(files: WorldFiles, folder: Path) -> dict[str, Any]:
     return {
         "human": str(files.human), "captions": [str(path) for path in files.captions.values()],
         "labels": str(files.labels), "images": str(drawn / "images"), "instances": str(drawn / "instances.json"),
-        "features": str(folder / "features"), "image_size": 64, "backbone": "test_resnet", "backbone_weights": "random",
+        "cache": str(folder / "cache"), "image_size": 64, "backbone": "test_resnet", "backbone_weights": "random",
         "protocol": "paper", "seeds": 1, "epochs": 1, "learning_rate": 0.002, "refits": 0, "chance": 0,
         "resamples": 100, "workers": 1,
     }  # fmt: skip

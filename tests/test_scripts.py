@@ -32,7 +32,7 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     """A run; calibration; a run that captions; an ablation that does so; training. One launch, one after the other."""
     # Refits of the run's judges are shared out like the judges themselves.
     given = [run_file, "--metrics", "lic,dbac-ta,ba-objects,ratio", "--refits", 2, "--chance", 1, "--seeds", 1]
-    given += ["--breakdown", "--epochs", 1]
+    given += ["--breakdown", "--training", "epochs=1"]
     files = write_world(make_world(120, seed=5), {}, tmp_path / "world")
     calibrate = ["calibrate", "--human", files.human, "--labels", files.labels]
     calibrate += ["--metrics", "lic,error", "--changes", "T->A", "--doses", "0.5"]
@@ -48,10 +48,10 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     one, two = tmp_path / "one", tmp_path / "two"
     both: list[object] = []
     for number, command in enumerate((["evaluate", *given], calibrate, captioned, ablate)):
-        kept = [["--features", folder / "features"] if command is captioned else [] for folder in (one, two)]
+        kept = [["--cache", folder / "cache"] if command is captioned else [] for folder in (one, two)]
         done_well(*command, *kept[0], "--workers", 1, "--out", one / str(number))
         both += [*(["then"] if both else []), *command, *kept[1], "--out", two / str(number)]
-    train = ["train", run_file, "--metrics", "lic", "--seeds", 1, "--epochs", 1, "--checkpoints"]
+    train = ["train", run_file, "--metrics", "lic", "--seeds", 1, "--training", "epochs=1", "--checkpoints"]
     done_well(*train, one / "kept")
     done = launch("--num_processes", 2, ROOT / "tests" / "in_turn.py", *both, "then", *train, two / "kept")
     assert done.returncode == 0, done.stderr

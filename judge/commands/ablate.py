@@ -346,9 +346,7 @@ def _compare(
     statistics: dict[str, list[MaskStatistics]] = {name: [] for name in detectors}
     names, _ = image_names(config.images, truth)
     finders = truth, *detectors.values()
-    for image, [true, *answers] in detect_images(
-        config.images, names, *finders, failures=failures, max_pixels=config.max_pixels, progress=progress
-    ):
+    for image, [true, *answers] in detect_images(config.images, names, *finders, failures=failures, progress=progress):
         shown = hiding.chosen(true)
         people += len(shown)
         for name, instances in zip(detectors, answers, strict=True):

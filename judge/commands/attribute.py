@@ -165,7 +165,7 @@ class Attribution:
             annotated = set(truth.images)
             names = {image: name for image, name in names.items() if name in annotated}
         self.people = self._find_people(None, names)
-        plain = MaskedImages(config.images, self.people.names, max_pixels=config.max_pixels)
+        plain = MaskedImages(config.images, self.people.names)
         found = explain_captions(model, plain, lexicon, methods, device=choose_device(None), progress=self.progress)
         self._add_maps(model, "none", "", found)
         said, words = len({line["image_id"] for line in self.lines}), f"a word of '{config.attribute_name}'"
@@ -217,8 +217,8 @@ class Attribution:
         config, hiding = self.config, Hiding((PERSON,))
         assert config.images is not None
         name = config.detector if "detector" in config.model_fields_set or not detector else detector
-        found, most = open_detector(name, config, (PERSON,)), config.max_pixels
-        return find_hidden(config.images, names, detector=found, hiding=hiding, max_pixels=most, progress=self.progress)
+        found = open_detector(name, config, (PERSON,))
+        return find_hidden(config.images, names, detector=found, hiding=hiding, progress=self.progress)
 
     def _add_maps(self, name: str, masking: str, weights: str, found: Iterable[ImageExplanation]) -> None:
         """Score the maps of a judge, or a captioner, and draw some of them."""
@@ -247,7 +247,7 @@ class Attribution:
         people = self.people
         assert people is not None
         if self.config.show_people:
-            pixels = read_image(people.folder, people.names[one.image_id], max_pixels=people.max_pixels).pixels
+            pixels = read_image(people.folder, people.names[one.image_id]).pixels
         else:
             pixels = people.read(one.image_id)
         outside = "-" if share is None else f"{share:.2f}"

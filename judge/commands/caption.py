@@ -9,13 +9,15 @@ from contextlib import ExitStack
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
 
 from judge.commands.console import report_failures, say, show_progress
 from judge.commands.images import find_masked, image_names, open_masking
 from judge.commands.setup import settings_beside
 from judge.config import OutputSettings, make_config
-from judge.config.inputs import BatchSettings, FolderSettings, ShownSettings
+from judge.config.inputs import FolderSettings, ShownSettings
 from judge.config.judges import RunSettings, ScoredSettings
 from judge.config.values import DEVICE, MASK, Checkpoint, MaskMode, listed
 from judge.corpus import Corpus
@@ -33,7 +35,7 @@ from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import remove, remove_empty, write_whole
 from judge.utils.launch import is_main_process
-from judge.utils.options import option
+from judge.utils.options import MOST, option
 from judge.utils.outputs import OutputFile
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from judge.report.directory import RunDirectory
 
 
-class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings):
+class CaptionConfig(OutputSettings, FolderSettings, ShownSettings):
     """Options of ``judge caption``."""
 
     command = "judge caption"
@@ -64,12 +66,15 @@ class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings
         None, "URL of a server that captions (vLLM, SGLang, transformers serve, ...), which knows --model by name; its "
         "key, if it needs one, is in OPENAI_API_KEY", essential=True, pattern=r"^https?://\S+$",
     )  # fmt: skip
+    caption_batch: Annotated[int, Field(ge=1, le=MOST)] | Literal["auto"] = option(
+        "auto", "images that the captioner gets at a time; auto: 8 on CPUs, 64 on GPUs; fewer where memory is short"
+    )
     device: str | None = option(None, "cpu, cuda, cuda:1; auto: all GPUs together", DEVICE[1])
     mask: MaskMode = option("none", MASK, essential=True)
     out: Path = option(..., "file for the captions", "runs/captions.json", essential=True)
 
 
-_SHARED = "images", "instances", "class_names", "max_pixels", "caption_batch"
+_SHARED = "images", "instances", "class_names"
 CAPTIONS = "captions"  # The folder of a run for the captions that it wrote.
 
 
@@ -174,7 +179,7 @@ def _open_images(config: CaptionConfig, progress: Progress | None) -> tuple[Mask
     """The images as the captioner gets them, masked or not, and the failures of others."""
     names, failures = _name_images(config)
     if config.mask == "none":
-        return MaskedImages(config.images, names, max_pixels=config.max_pixels), failures
+        return MaskedImages(config.images, names), failures
     masking = open_masking(config, config.mask)
     failures += masking.detector.strays if isinstance(masking.detector, GroundTruth) else ()
     images = find_masked(config, names, masking, detector=masking.detector, failures=failures, progress=progress)
@@ -232,7 +237,7 @@ def add_captions(
 
     if directory:
         in_main_process(partial(begin, directory))
-    how = Writing(caption_batch=config.caption_batch, dtype=dtype_of(config.precision))
+    how = Writing(dtype=dtype_of(config.precision))
     options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
     written = []
     for name, model in models.items():

@@ -69,6 +69,9 @@ def one_line_faults() -> Iterator[None]:
             command, what = error.ctx.command_path if error.ctx else "judge", error.format_message()
             extra = "repeat the option before each value, as in --captions A --captions B; "
             mend = f"{extra if 'extra argument' in what else ''}see {command} --help"
+            name = getattr(error, "option_name", "").strip("-").replace("-", "_")
+            if flag := getattr(error.ctx and error.ctx.command, "grouped", {}).get(name):
+                mend = f"write {flag}=VALUE"
             where = command if " " in command else ""
             fault: JudgeError | None = JudgeError(what[0].lower() + what[1:], where=where, mend=mend)
         else:

@@ -47,7 +47,7 @@ def demo_settings(files: WorldFiles, out: Path, *, small: bool = False) -> dict[
     return settings | {
         "images": files.folder / "images",
         "instances": files.folder / "instances.json",
-        "features": out / "features",
+        "cache": out / "cache",
         "metrics": ("conditional", "lic", "imagecaptioner2"),
         # Patches tell drawn things apart, which a random network does not.
         "backbone": PATCHES,

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from judge.commands.console import say
-from judge.config.judges import RunSettings
+from judge.config.values import CACHE
 from judge.judges import EMBEDDED, FILES, PREFIXES, SEEING
 from judge.masking import DETECTORS
 
@@ -55,6 +55,6 @@ def command() -> None:
         devices = map(torch.cuda.get_device_name, range(torch.cuda.device_count()))
         gpus = ", ".join(devices) or ("mps" if torch.backends.mps.is_available() else "none")
     say(f"GPU: {gpus}", f"Java, for METEOR: {shutil.which('java') or 'none'}")
-    for cache in (*(RunSettings.model_fields[name].default for name in ("features", "cache")), Path(HF_HUB_CACHE)):
+    for cache in (CACHE, Path(HF_HUB_CACHE)):
         sizes = [os.lstat(Path(base, name)).st_size for base, _, files in os.walk(cache) for name in files]
         say(f"cache {cache}: {f'{sum(sizes) / 1e6:,.1f} MB' if cache.is_dir() else 'none'}")

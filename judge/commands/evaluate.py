@@ -36,7 +36,6 @@ from judge.corpus.files import Given
 from judge.corpus.image_scores import read_image_scores
 from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
-from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, in_python, nearest, require, shortened, some
 from judge.judges import HUGGING_FACE, SELF, find_judge, name_self, split_reference
 from judge.judges.prompts import make_prompt
@@ -113,8 +112,8 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
 ) -> Result:
     """Measure bias amplification, as ``judge evaluate`` does.
 
-    Every option of the command is a keyword, of the same meaning; the essential ones are named here, and None stands
-    for their defaults. ``judge evaluate --help-all`` lists all.
+    Every option of the command is a keyword of the same meaning (``--training epochs=3`` is ``epochs=3``); the essential
+    ones are named here, and None stands for their defaults. ``judge evaluate --help-all`` lists all.
 
     Args:
         corpus: captions and labels already read, in place of ``human``, ``captions`` and ``labels``.
@@ -172,16 +171,9 @@ def _read_memory(settings: dict[str, Any]) -> Corpus:
         if not settings.get("models"):
             raise JudgeError("there are no captions", where="captions", mend="give captions={'mine': captions}")
         read["captions"] = {}
-    columns = {of: settings.pop(name, None) for name, of in _OF_OBJECTS.items()}
-    if read["objects"] is not None and any(columns.values()):
-        read["objects"] = read_tasks(read["objects"], **columns)
     attribute = None if read["labels"] is None else settings.get("attribute")
     lexicon = with_text(settings).get("lexicon")
     return Corpus.read(**read, attribute=attribute, lexicon=lexicon if isinstance(lexicon, str) else None)
-
-
-# Setting -> parameter of :func:`judge.corpus.tasks.read_tasks`.
-_OF_OBJECTS = {"object_id_column": "id_column", "object_column": "task_column"}
 
 
 def with_text(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -164,7 +164,7 @@ def open_detector(
     check_categories(labels or (PERSON,), {PERSON for _ in people} | {*own.values()}, f"--weights: {source}")
     visible = sorted(other for other in {*own.values()} - people if names_people(other))
     renamed = {category: PERSON if other in people else other for category, other in own.items()}
-    return Cached(detector, config.cache, renamed, [stays_visible(other, source) for other in visible])
+    return Cached(detector, config.detections, renamed, [stays_visible(other, source) for other in visible])
 
 
 def refuse_unmasked(
@@ -186,7 +186,7 @@ def find_masked(
     """
     assert config.images is not None
     hiding, truth = (masking.hiding, masking.truth) if masking else (None, None)
-    how |= {"hiding": hiding, "truth": truth, "max_pixels": config.max_pixels}
+    how |= {"hiding": hiding, "truth": truth}
     found = find_hidden(config.images, names, detector=detector, **how)
     refuse_unmasked(config, found.masks, found.doubts)
     return found
@@ -263,7 +263,7 @@ class RunImages:
         """All images with a usable id; nothing is hidden."""
         assert self.config.images is not None
         known = known_images(self.config.images, self.truth)
-        return MaskedImages(self.config.images, known, max_pixels=self.config.max_pixels)
+        return MaskedImages(self.config.images, known)
 
     def hidden(self, image_ids: Sequence[str]) -> MaskedImages:
         """The images of ``image_ids`` as judges see them, and where things are, if a judge asks for regions.

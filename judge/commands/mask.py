@@ -60,7 +60,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Maske
     with out.working(), out.writing():
         reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, MANIFEST, _STORE}
         finished = Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector))
-        job = MaskFolder(config.images, out.partial, detector, hiding, config.max_pixels, reserved, finished, beside)
+        job = MaskFolder(config.images, out.partial, detector, hiding, reserved, finished, beside)
         masked = job.run(names, workers=config.workers, progress=progress)
         masked.failures += truth.strays if truth else ()
         statistics = [row.statistics for row in masked.rows]
@@ -108,7 +108,7 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     below = [file for path in listed(config.instances) for file in (path, *sorted(path.rglob("*")))]
     truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
     named = config.person_categories, [(name, file.read_bytes()) for name, file in config.class_names.items()]
-    settings = hiding, detector.key, truth, named, config.max_pixels
+    settings = hiding, detector.key, truth, named
     return repr((packages, MaskStatistics._fields, *settings))
 
 

@@ -13,7 +13,7 @@ from typer.core import TyperArgument, TyperCommand
 from typer.main import get_command
 
 from judge.commands.console import one_line_errors
-from judge.errors import JudgeError
+from judge.errors import JudgeError, nearest
 
 if TYPE_CHECKING:
     from judge.config import Settings
@@ -31,6 +31,7 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
 
     class Command(TyperCommand):
         loaded = False
+        grouped: Mapping[str, str] = {}  # Field -> "--training epochs", for users who write --epochs.
 
         def get_params(self, ctx: Any) -> list[Any]:
             if not self.loaded:
@@ -39,9 +40,11 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
                 # Rich would keep the docstring's line breaks.
                 self.help = "\n\n".join(" ".join(part.split()) for part in str(getdoc(body)).split("\n\n"))
                 made = typer.Typer(add_completion=False)
-                made.command()(_with_settings(body) if "config" in body.__annotations__ else one_line_errors()(body))
+                of_settings = "config" in body.__annotations__
+                wrapped = made.command()(_with_settings(body) if of_settings else one_line_errors()(body))
                 command = get_command(made)
                 self.params, self.callback, self.loaded = command.params, command.callback, True
+                self.grouped = getattr(wrapped, "grouped", {})
             params: list[Any] = super().get_params(ctx)
             if self.params and self.params[0].name == "file":
                 params[-1].rich_help_panel, params[-1].metavar = "Output", ""  # --help
@@ -55,7 +58,7 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
 
 
 def _with_settings(body: Callable[[Any], int | None]) -> Callable[..., None]:
-    from judge.config import PANELS, shown
+    from judge.config import PANELS, flag_of, shown
 
     kind: type[Settings] = get_type_hints(body)["config"]
 
@@ -69,13 +72,16 @@ def _with_settings(body: Callable[[Any], int | None]) -> Callable[..., None]:
     argument = typer.Argument(metavar="SETTINGS.yaml", help="settings; options override them")
     # The last of a panel is --overwrite.
     names = sorted(kind.model_fields, key=lambda name: (PANELS.index(kind.panel_of(name)), name == "overwrite"))
-    annotations = {"file": Annotated[Path | None, argument]} | {name: _option(kind, name) for name in names}
+    options = {shown(kind, name)["group"] or name: name for name in names}
+    annotations = {"file": Annotated[Path | None, argument]}
+    annotations |= {key: _option(kind, name) if key == name else _group(kind, key) for key, name in options.items()}
     if not all(shown(kind, name)["essential"] for name in names):
         every = typer.Option(
-            "--help-all", help=f"Show all {len(names)} options and exit.", metavar="", is_eager=True,
+            "--help-all", help=f"Show all {len(options)} options and exit.", metavar="", is_eager=True,
             callback=_show_all, rich_help_panel="Output",
         )  # fmt: skip
         annotations["help_all"] = Annotated[bool, every]
+    command.grouped = {name: flag_of(kind, name) for name in names if shown(kind, name)["group"]}  # type: ignore[attr-defined]
     command.__signature__ = Signature(  # type: ignore[attr-defined]  # of any function
         [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in annotations.items()]
     )
@@ -98,14 +104,7 @@ def _option(kind: type[Settings], name: str) -> Any:
     field, about, flag = kind.model_fields[name], shown(kind, name), flag_of(kind, name)
     types = _parts(field.annotation)
     listed, choices = Ellipsis in types, [part for part in types if isinstance(part, str)]
-    text = str(field.description) + ("; repeatable" if about["repeated"] else "")
-    if listed and not all(choice in text for choice in choices):
-        text += f" ({', '.join(choices[:-1])} or {choices[-1]})"
-    joined = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else str(field.default)
-    has_none = field.is_required() or bool in types or field.default in (None, {})
-    default = about["unset"] or ("" if has_none else joined)
-    text += f" [default: {default}]" if default else ""
-    settings: dict[str, Any] = {"help": text.replace("[", "\\["), "rich_help_panel": kind.panel_of(name)}
+    settings: dict[str, Any] = {"help": _help(kind, name), "rich_help_panel": kind.panel_of(name)}
     settings["hidden"] = not about["essential"]
     if bool in types:
         # What is on by default somewhere can be switched off.
@@ -115,6 +114,37 @@ def _option(kind: type[Settings], name: str) -> Any:
     made = typer.Option(flag, metavar=about["repeated"] or ("TEXT" if listed else one or "TEXT"), **settings)
     several = bool(about["repeated"]) or listed
     return Annotated[list[str] | None, made] if several else Annotated[str | None, made]
+
+
+def _help(kind: type[Settings], name: str) -> str:
+    """What a field means, with its choices and its default."""
+    from judge.config import shown
+
+    field, about = kind.model_fields[name], shown(kind, name)
+    types = _parts(field.annotation)
+    choices = [part for part in types if isinstance(part, str)]
+    text = str(field.description) + ("; repeatable" if about["repeated"] else "")
+    if Ellipsis in types and not all(choice in text for choice in choices):
+        text += f" ({', '.join(choices[:-1])} or {choices[-1]})"
+    joined = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else str(field.default)
+    has_none = field.is_required() or bool in types or field.default in (None, {})
+    default = about["unset"] or ("" if has_none else joined)
+    return (text + (f" [default: {default}]" if default else "")).replace("[", "\\[")
+
+
+def _grouped(kind: type[Settings], group: str) -> list[str]:
+    """The fields that one option takes together."""
+    from judge.config import shown
+
+    return [name for name in kind.model_fields if shown(kind, name)["group"] == group]
+
+
+def _group(kind: type[Settings], group: str) -> Any:
+    """The option of several fields, ``--training epochs=3,clip=1``."""
+    names = _grouped(kind, group)
+    lines = ["several with commas, or repeatable:", *(f"{name}: {_help(kind, name)}" for name in names)]
+    settings: dict[str, Any] = {"help": "\n\n".join(lines), "rich_help_panel": kind.panel_of(names[0])}
+    return Annotated[list[str] | None, typer.Option(f"--{group}", metavar="NAME=VALUE", hidden=True, **settings)]
 
 
 def _parts(annotation: Any) -> list[Any]:
@@ -130,10 +160,29 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
     from judge.config import make_config, read_settings, shown
 
     settings = read_settings(file) if file else {}
-    settings |= {name: _parse(kind, name, value) for name, value in given.items() if value not in (None, [], ())}
+    given = {name: value for name, value in given.items() if value not in (None, [], ())}
+    for group in given.keys() - kind.model_fields.keys():
+        given |= _apart(kind, group, given.pop(group))
+    settings |= {name: _parse(kind, name, value) for name, value in given.items()}
     if "out" in kind.model_fields:
         settings["out"] = settings.get("out") or shown(kind, "out")["unset"]
     return make_config(settings, kind, where=str(file) if file else kind.command)
+
+
+def _apart(kind: type[Settings], group: str, entries: list[str]) -> dict[str, str]:
+    """Field -> value, of texts ``NAME=VALUE`` of a group."""
+    names, found = _grouped(kind, group), dict[str, str]()
+    for entry in ",".join(entries).split(","):
+        name, _, value = entry.partition("=")
+        name = name.strip().replace("-", "_")
+        if name not in names:
+            raise JudgeError(f"unknown name '{name}'", where=f"--{group}", mend=nearest(name, names))
+        if not value:
+            raise JudgeError(f"'{name}' has no value", where=f"--{group}", mend=f"write --{group} {name}=VALUE")
+        if name in found:
+            raise JudgeError(f"'{name}' twice", where=f"--{group}", mend=f"keep one of {found[name]}, {value}")
+        found[name] = value.strip()
+    return found
 
 
 def _parse(kind: type[Settings], name: str, value: Any) -> Any:

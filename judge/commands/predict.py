@@ -10,7 +10,7 @@ from judge.commands.images import RunImages
 from judge.config import OutputSettings, make_config
 from judge.config.inputs import MASKING, DetectorSettings, ReadingSettings, ShownSettings
 from judge.config.judges import SavedJudgeSettings
-from judge.config.values import FEATURES, IMAGES, Detector
+from judge.config.values import IMAGES, Detector
 from judge.corpus import refuse_unread
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
@@ -32,7 +32,6 @@ class NewCaptionSettings(ReadingSettings, DetectorSettings):
     panel = "Input"
 
     images: Path | None = option(None, f"{IMAGES}, for judges that use images", essential=True)
-    features: Path = option(FEATURES, "feature cache folder", panel="Judges")
     detector: Detector = option("gt", "what finds people and things", "as in training", essential=True)
 
 
@@ -96,7 +95,7 @@ def _open_images(config: PredictConfig, saved: Saved, images: Sequence[str], pro
     if config.images is None:
         what, mend = f"judge '{saved.judge}' sees images, and there are none", "give the folder of images"
         raise JudgeError(what, where="--images", mend=mend)
-    own = ("images", "instances", "weights", "trust_weights", "cache", "max_pixels", "person_categories", "class_names")
+    own = ("images", "instances", "weights", "trust_weights", "cache", "person_categories", "class_names")
     # A few new images may show nobody.
     given = {name: getattr(config, name) for name in own} | {"allow_unmasked": True}
     trained = {name: value for name, value in saved.masking.items() if name in MASKING}

@@ -14,7 +14,6 @@ from judge.corpus.attributes import multiply_labels, parts_of
 from judge.corpus.captions import ReadOptions
 from judge.corpus.columns import columns_for, detect
 from judge.corpus.labels import LabelOptions, choose_own, label_columns, read_labels
-from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, nearest
 from judge.evidence import Aligning, EvidenceBuilder, TextOptions
 from judge.evidence.counts import Vocabulary
@@ -78,21 +77,20 @@ def read_given(config: LabelSettings) -> dict[str, Labels]:
     found = {}
     for name, path in files.items():
         alone = list(files.values()).count(path) == 1
-        options = _label_options(config, name, rule=config.label_rule, alone=alone, id_column=config.id_column)
+        options = _label_options(config, name, rule=config.label_rule, alone=alone)
         found[name] = read_labels(path, attribute=name, lexicon=_lexicon_of(config, name), options=options)
     return found
 
 
 def _label_options(config: LabelSettings, attribute: str, **others: Any) -> LabelOptions:
     spellings = config.label_values if len(config.attributes) == 1 else config.label_values.get(attribute, {})
-    return LabelOptions(
+    options = LabelOptions(
         where=config.where,
         drop=_of(config.label_drop, attribute) or (),
-        label_column=_of(config.label_column, attribute),
-        scene_column=config.scene_column,
         spellings=spellings,  # type: ignore[arg-type]  # nested where attributes are several
         **others,
     )
+    return options.with_columns(config.columns, attribute, config.attributes)
 
 
 def read_corpus(config: RunSettings) -> Corpus:
@@ -102,14 +100,12 @@ def read_corpus(config: RunSettings) -> Corpus:
     )
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)
-    given, objects = read_given(config), None
-    if config.objects:
-        objects = read_tasks(config.objects, id_column=config.object_id_column, task_column=config.object_column)
+    given = read_given(config)
     labels = given.get(config.attribute) if isinstance(config.attribute, str) else None
     if config.own_captions:
         options, labels = _keep_own(config, options, labels)
     human = listed(config.human) if config.human else None
-    corpus = Corpus.read(human=human, captions=config.captions, labels=labels, objects=objects, options=options)
+    corpus = Corpus.read(human=human, captions=config.captions, labels=labels, objects=config.objects, options=options)
     source, columns = corpus.human.source, corpus.human.columns
     notes = tuple(
         f"{source} has a column {found[0]}, which is not used: add --labels {source} to use it"
@@ -127,7 +123,7 @@ def _keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) 
     if isinstance(config.human, tuple):
         raise JudgeError("needs one file of human captions", where=where, mend="put them into one file")
     id_column = columns_for(config.columns, "human", "human").get("image_id")
-    of_labels = _label_options(config, config.attribute, id_column=id_column)
+    of_labels = replace(_label_options(config, config.attribute), id_column=id_column)
     kept, labels = choose_own(config.human, labels, lexicon=_lexicon_of(config, config.attribute), options=of_labels)
     return replace(options, chosen_human=kept), labels
 
@@ -168,7 +164,7 @@ def check_hidden(config: WordSettings, labels: Iterable[Labels]) -> None:
         for other in map(load_lexicon, named_lexicons()):
             spelled = {word for one in other.classes for word in (one, *other.spellings.get(one, ()))}
             if {one.lower() for one in of.classes} <= spelled:
-                mend = f"measure {other.name}: --attribute {other.name} --label-column {name}; or {mend}"
+                mend = f"measure {other.name}: --attribute {other.name} --column labels.{other.name}={name}; or {mend}"
                 break
         raise JudgeError(f"no lexicon has words of {name}, so nothing would be hidden", where=name, mend=mend)
 
@@ -208,13 +204,14 @@ def make_setup(config: RunSettings) -> TrainingSetup:
     """The settings that say how judges are trained."""
     return TrainingSetup(
         **_alike(config, TrainingSetup),
+        features=config.features,
         recipe=config.recipe(),
         store=config.checkpoints,
         keeps_weights=config.checkpoints is not None,
         mixed_precision=config.precision,
         loaders=config.dataloader_workers,
         materials=Materials(
-            **_alike(config, Materials, "images", "features"),
+            **_alike(config, Materials, "images"),
             prompt=make_prompt(" and ".join(config.attributes), config.template, config.answers),
             answering=config.answer_softmax,
             attention=config.attn_implementation,
@@ -237,7 +234,7 @@ def precision_notes(config: RunSettings) -> list[str]:
     if launch_precision() != "no" or computes_on() == "cpu":
         return []
     what = "judges of transformers compute in float32 on this GPU, without TF32: exact, and slow"
-    return [f"{what}. --precision bf16 is faster and differs in about the third digit; --precision no omits this note"]
+    return [f"{what}. --training precision=bf16 is faster and differs in the third digit; precision=no omits this note"]
 
 
 def open_checkpoints(folder: Path) -> set[str]:

@@ -1,7 +1,7 @@
 """Settings that were given, and that nothing of a run reads."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from judge.commands.setup import reads_tasks
@@ -22,7 +22,8 @@ _OF_JUDGES = {**JudgeSettings.__annotations__, **SightSettings.__annotations__, 
 OF_SOME = tuple(name for name in _OF_JUDGES if name not in _OF_ALL)
 """Settings that some judges read, and others do not."""
 _READ_TASKS = "u, dbac, dpac, ba-objects, dba, multi and dpa"
-_HIDING = tuple(name for name in ShownSettings.model_fields if name not in {"images", *LabelSettings.model_fields})
+_OTHERS = {"images", "cache", *LabelSettings.model_fields}
+_HIDING = tuple(name for name in ShownSettings.model_fields if name not in _OTHERS)
 
 
 def unread(config: JudgedSettings) -> Iterator[str]:
@@ -41,15 +42,20 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     models = getattr(config, "models", {})
     read |= {"precision"} if models else set()  # Of the captioners that will write.
     by_readers: dict[str, list[str]] = {}
+
+    def flags(names: Iterable[str]) -> list[str]:
+        return [flag_of(type(config), name) for name in names]
+
     for name in OF_SOME:
         if name in given and name not in read and (name, getattr(config, name)) != ("embedding", "none"):
             by_readers.setdefault(", ".join(readers(name)), []).append(name)
-    lines = [(", ".join(judges or config.metrics), *line) for line in by_readers.items()]
+    lines = [(", ".join(judges or config.metrics), others, flags(names)) for others, names in by_readers.items()]
     # Judges that read vectors of images take them from the file.
     looking = [judge for judge in map(find_judge, judges) if judge.backbone and not judge.reads_vectors]
     from_file = getattr(config, "image_features", None) and not looking and OF_BACKBONES & read
     aligned = {config.alignment or row.alignment for row in judged}
     is_run = isinstance(config, RunSettings)  # Doses of a calibration change tasks.
+    shown = bool(getattr(config, "images", None))
     scores, labels = getattr(config, "quality", False), config.labels
     labelled = [labels.get(name) if isinstance(labels, dict) else labels for name in config.attributes]
     # (settings, what reads them, whether it is a part of this run)
@@ -59,28 +65,31 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         (("chance",), "judges that are trained on shuffled labels", bool(judged)),
         (("given", "small"), "conditional", any(row.given for row in rows)),
         (("folds",), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
-        (("features",), "judges of images", any(row.uses_images for row in rows)),
+        (("cache",), "judges and detectors of images", any(row.uses_images for row in rows) or shown),
         (("vectors", "delta"), "contextual alignment", "contextual" in aligned),
         (("tasks",), _READ_TASKS, reads_tasks(config) or not is_run),
         (("objects",), f"{_READ_TASKS}, by --given and by --quality", reads_tasks(config) or not is_run or scores),
-        (("object_column", "object_id_column"), "--objects", bool(config.objects)),
         (("quality_scores",), "--quality", scores),
-        (("caption_batch",), "--model", bool(models)),
         ((*OF_LABELS,), "labels of a file", any(labelled)),
         (("label_least",), "labels that are derived from human captions", not all(labelled)),
         (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
         ((*sorted(OF_BACKBONES),), "judges without --image-features", not from_file),
         # Images that no judge sees are shown in the report.
-        (_HIDING, "a run with --images", bool(getattr(config, "images", None))),
+        (_HIDING, "a run with --images", shown),
     ]
     for part, others, is_read in parts:
         names = [name for name in part if name in given and not is_read]
-        lines += [(", ".join(config.metrics), others, names)] if names else []
-    for by, others, names in lines:
-        flags = [flag_of(type(config), name) for name in names]
-        yield f"{' '.join(flags)} {'are' if flags[1:] else 'is'} not used by {by}, but by {others}"
+        lines += [(", ".join(config.metrics), others, flags(names))] if names else []
+    for table, others, is_read in (
+        ("labels", "labels of a file", any(labelled)),
+        ("objects", "--objects", bool(config.objects)),
+    ):
+        roles = [f"--column {role}" for role in config.columns if role.startswith(f"{table}.") and not is_read]
+        lines += [(", ".join(config.metrics), others, roles)] if roles else []
+    for by, others, named in lines:
+        yield f"{' '.join(named)} {'are' if named[1:] else 'is'} not used by {by}, but by {others}"
     if getattr(config, "precision", None) == "fp16" and "precision" in read and computes_on() == "cpu":
-        yield "--precision fp16 has no effect on a CPU: judges compute in float32, as with --precision no"
+        yield "--training precision=fp16 has no effect on a CPU: judges compute in float32, as with precision=no"
 
 
 def log_unread(config: JudgedSettings) -> None:

@@ -124,13 +124,14 @@ def _named(value: Any) -> Any:
 
 
 def shown(kind: type[Settings], name: str) -> dict[str, Any]:
-    """What ``option`` was given for the command line: ``unset``, ``flag``, ``repeated``, ``essential``, ``file``."""
+    """What ``option`` was given for the command line: ``unset``, ``flag``, ``essential`` and so on."""
     return cast("dict[str, Any]", kind.model_fields[name].json_schema_extra)
 
 
 def flag_of(kind: type[Settings], name: str) -> str:
-    """The name of a field on the command line."""
-    return shown(kind, name)["flag"] or f"--{name.replace('_', '-')}"
+    """The name of a field on the command line; with that of its group, ``--training epochs``."""
+    about = shown(kind, name)
+    return f"--{about['group']} {name}" if about["group"] else about["flag"] or f"--{name.replace('_', '-')}"
 
 
 def read_settings(path: Path) -> dict[str, Any]:

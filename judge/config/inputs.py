@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator
 
 from judge.config import Settings, values
-from judge.masking import MAX_PIXELS
-from judge.utils.options import MOST, option
+from judge.utils.options import option
 
 
 class WordSettings(Settings):
@@ -39,9 +38,7 @@ class WordSettings(Settings):
 
         return AND.join(self.attributes)
 
-    @field_validator(
-        "lexicon", "labels", "label_column", "label_values", "label_drop", mode="before", check_fields=False
-    )
+    @field_validator("lexicon", "labels", "label_values", "label_drop", mode="before", check_fields=False)
     @classmethod
     def _by_attribute(cls, value: object, info: ValidationInfo) -> object:
         from judge.corpus.attributes import by_attribute, check_names, listed_by_name
@@ -66,8 +63,8 @@ class WordSettings(Settings):
         }
 
 
-class WhereSettings(Settings):
-    """Which records of tables are read."""
+class TableSettings(Settings):
+    """Which columns and records of tables are read."""
 
     panel = "Input"
 
@@ -75,17 +72,18 @@ class WhereSettings(Settings):
         {}, "keep records of caption and label tables whose COLUMN holds TEXT; human captions must have that column, "
         "other tables without it are taken whole", repeated="COLUMN=TEXT",
     )  # fmt: skip
+    columns: dict[str, str] = option(
+        {}, "columns that are not recognised by name: image_id and caption of captions, of one side human.caption or "
+        "captions.caption; labels.image_id, labels.gender and the like; labels.scene names the scene of each image, "
+        "which several images show with different people; objects.image_id, objects.object", flag="--column",
+        repeated="ROLE=NAME",
+    )  # fmt: skip
 
 
-class LabelSettings(WordSettings, WhereSettings):
+class LabelSettings(WordSettings, TableSettings):
     """The class of the attribute that each image has."""
 
     labels: values.LabelFiles = option(None, values.LABELS, repeated="[NAME=]FILE", essential=True)
-    id_column: str | None = option(None, "image column of the label table")
-    label_column: str | dict[str, str] | None = option(None, "class column of the labels", repeated="[NAME=]COLUMN")
-    scene_column: str | None = option(
-        None, "label column that names the scene of each image, which several images show with different people"
-    )
     label_values: dict[str, tuple[str, ...]] | dict[str, dict[str, tuple[str, ...]]] = option(
         {}, "how the label table spells a class, e.g. female=1; with several attributes skin=darker=1",
         flag="--label-value", repeated="CLASS=TEXT",
@@ -99,13 +97,9 @@ class LabelSettings(WordSettings, WhereSettings):
     label_least: int = option(1, "without --labels: number of human captions that must name an image's class", ge=1)
 
 
-class ReadingSettings(WhereSettings):
+class ReadingSettings(TableSettings):
     """How files of captions are read."""
 
-    columns: dict[str, str] = option(
-        {}, "column of caption tables; for one side human.caption=NAME or captions.caption=NAME", flag="--column",
-        repeated="{image_id,caption}=NAME",
-    )  # fmt: skip
     split: values.Splits = option(None, "splits of a Karpathy file or a data set, e.g. train,restval", repeated="NAME")
 
 
@@ -127,19 +121,7 @@ class HumanSettings(LabelSettings, ReadingSettings, TokenSettings):
     objects: Path | None = option(
         None, "objects in each image: COCO instances, {image: [objects]}, or a table", "those in human captions"
     )
-    object_column: str | None = option(None, "column of object names, in a table of objects")
-    object_id_column: str | None = option(None, "image column of a table of objects")
     own_captions: bool = option(False, "keep human captions whose own label in the table is their image's")
-
-
-class BatchSettings(Settings):
-    """How checkpoints caption images."""
-
-    panel = "Captions"
-
-    caption_batch: Annotated[int, Field(ge=1, le=MOST)] | Literal["auto"] = option(
-        "auto", "images that a captioner gets at a time; auto: 8 on CPUs, 64 on GPUs; fewer where memory is short"
-    )
 
 
 class DetectionSettings(Settings):
@@ -164,8 +146,17 @@ class DetectionSettings(Settings):
     instances: values.Files | None = option(
         None, f"{values.INSTANCES}, for detector gt", repeated="PATH", essential=True
     )
-    cache: Path = option(Path("runs/detections"), "cache folder for detections")
-    max_pixels: int = option(MAX_PIXELS, "most pixels of an image, against decompression bombs", ge=1, le=2**40)
+    cache: Path = option(values.CACHE, "cache folder for detections and features")
+
+    @property
+    def detections(self) -> Path:
+        """Where detections are kept."""
+        return self.cache / "detections"
+
+    @property
+    def features(self) -> Path:
+        """Where features of images are kept."""
+        return self.cache / "features"
 
     @property
     def finders(self) -> tuple[str, ...]:
@@ -175,10 +166,6 @@ class DetectionSettings(Settings):
     def names_of(self, detector: str) -> Path | None:
         """The file that names the classes of a detector; of "gt", those of label files and results."""
         return self.class_names.get(detector, self.class_names.get(""))
-
-    def inputs(self) -> list[Path]:
-        """See :meth:`Settings.inputs`; ground truth alone writes nothing into the cache."""
-        return [path for path in super().inputs() if path is not self.cache or set(self.finders) - {"gt"}]
 
 
 class DetectorSettings(DetectionSettings):

@@ -1,16 +1,19 @@
 """Parts of settings: metrics, judges, their training, statistics; and what a run is composed of."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from judge.config import OutputSettings, Settings, values
-from judge.config.inputs import BatchSettings, DetectionSettings, HumanSettings, MaskSettings, ObjectSettings
+from judge.config.inputs import DetectionSettings, HumanSettings, MaskSettings, ObjectSettings
 from judge.judges import DEFAULT_JUDGE, Tuning, with_embedding, with_reading
 from judge.metrics import with_given, with_protocol
 from judge.metrics.options import MetricOptions
 from judge.utils.options import option
+
+trained = partial(option, group="training")
 
 
 class JudgeSettings(Settings):
@@ -88,13 +91,17 @@ class SightSettings(Settings):
     tuning: Tuning = option(
         "full", "fine-tuning of a Hugging Face captioner; reading: none, a linear judge reads its states"
     )
-    dtype: Literal["float32", "bf16"] = option(
-        "float32", "type of those weights of a Hugging Face captioner that are not trained; bf16 halves their memory"
+    dtype: Literal["float32", "bf16"] = trained(
+        "float32", "type of those weights of a Hugging Face captioner that are not trained, float32 or bf16, which "
+        "halves their memory", panel="Training",
+    )  # fmt: skip
+    checkpointing: bool = trained(
+        False, "yes: a Hugging Face captioner's layers are computed twice, for less memory", panel="Training"
     )
-    checkpointing: bool = option(False, "compute a Hugging Face captioner's layers twice, for less memory")
-    attn_implementation: str | None = option(
-        None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice"
-    )
+    attn_implementation: str | None = trained(
+        None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice",
+        panel="Training",
+    )  # fmt: skip
 
 
 class BaseSettings(Settings):
@@ -119,28 +126,30 @@ class TrainingSettings(Settings):
 
     panel = "Training"
 
-    epochs: int | None = option(None, "training epochs", "the judge's own", ge=1)
-    batch_size: int | None = option(None, "samples per step", "the judge's own", ge=1)
-    micro_batch: int | None = option(
+    epochs: int | None = trained(None, "training epochs", "the judge's own", ge=1)
+    batch_size: int | None = trained(None, "samples per step", "the judge's own", ge=1)
+    micro_batch: int | None = trained(
         None, "samples per forward pass, with gradients accumulated", "the judge's own", ge=1
     )
-    learning_rate: float | None = option(None, "learning rate", "the judge's own", gt=0)
-    patience: int | None = option(None, "epochs without a better validation loss that end training", "all", ge=1)
-    warmup: float | None = option(
+    learning_rate: float | None = trained(None, "learning rate", "the judge's own", gt=0)
+    patience: int | None = trained(None, "epochs without a better validation loss that end training", "all", ge=1)
+    warmup: float | None = trained(
         None, "share of steps in which the learning rate rises from 0; for fine-tuning 0.03 to 0.1", "0", ge=0, lt=1
     )
-    decay: bool | None = option(None, "let the learning rate fall to 0 by the last step; usual for fine-tuning", "off")
-    clip: float | None = option(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
-    precision: Annotated[Literal["no", "bf16", "fp16"] | None, values.NoIsAWord] = option(
-        None, "mixed precision", "Accelerate's setting"
+    decay: bool | None = trained(
+        None, "yes: the learning rate falls to 0 by the last step; usual for fine-tuning", "no"
     )
-    sharing: Literal["members", "data"] | None = option(
+    clip: float | None = trained(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
+    precision: Annotated[Literal["no", "bf16", "fp16"] | None, values.NoIsAWord] = trained(
+        None, "mixed precision: no, bf16 or fp16", "Accelerate's setting"
+    )
+    sharing: Literal["members", "data"] | None = trained(
         None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"
     )
-    workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1, le=1024)
-    dataloader_workers: int | None = option(
+    dataloader_workers: int | None = trained(
         None, "processes that prepare batches for each judge", "up to 8 for hf: on GPUs, else 0", ge=0, le=1024
     )
+    workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1, le=1024)
 
     def recipe(self) -> dict[str, Any]:
         """The settings that override the judges' own recipes."""
@@ -207,7 +216,6 @@ class RunSettings(ObjectSettings, MaskSettings, SightSettings, JudgedSettings, D
     refusals: tuple[str, ...] | None = option(
         None, "pattern of refusals to caption, in place of the usual ones", flag="--refusal", repeated="REGEX"
     )
-    features: Path = option(values.FEATURES, "feature cache folder", panel="Judges")
     labels: values.LabelFiles = option(
         None, values.LABELS, "derived from human captions", repeated="[NAME=]FILE", essential=True
     )
@@ -232,7 +240,7 @@ QUICK = {"folds": 5, "seeds": 1, "chance": 0}
 """Settings of ``--quick``, beside fewer refits."""
 
 
-class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
+class ScoredSettings(OutputSettings, RunSettings):
     """A run that also scores its judges."""
 
     quick: bool = option(

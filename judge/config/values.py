@@ -179,4 +179,4 @@ SEVERAL = "allow several captions per image from a captioner"
 DEVICE = "device: cpu, cuda, cuda:1", "a GPU where there is one"
 RESULTS = "folder for the results"
 RESAMPLES = "resamples of bootstrap and permutation test"
-FEATURES = Path("runs/features")
+CACHE = Path("runs/cache")

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.files import Given, listed
-from judge.corpus.labels import LabelOptions, read_labels
+from judge.corpus.labels import read_labels
 from judge.corpus.tasks import Tasks, read_tasks
 from judge.errors import JudgeError, in_python, nearest, python_words, some
 from judge.text.combined import AND
@@ -97,8 +97,7 @@ class Corpus:
                 default the shipped lexicon of the attribute's name, if there is one.
             options: how captions and labels are read, if their columns or values are not recognised.
             reading: the same as keywords, of the meaning that they have for :func:`judge.evaluate`: ``columns``,
-                ``split``, ``several``, ``where``, ``refusals``, ``id_column``, ``label_column``, ``label_values``,
-                ``label_rule``, ``label_drop``, ``scene_column``.
+                ``split``, ``several``, ``where``, ``refusals``, ``label_values``, ``label_rule``, ``label_drop``.
 
         Raises:
             JudgeError: a file or table that cannot be read, with record and field; lists of other lengths; captions
@@ -108,7 +107,7 @@ class Corpus:
             raise JudgeError("options and keywords say how to read", where="Corpus.read", mend="give one of them")
         options = options or ReadOptions.of(**reading)
         with in_python(unless=options.command):
-            classes = partial(_read_labels, attribute=attribute, lexicon=lexicon, options=options.labels)
+            classes = partial(_read_labels, attribute=attribute, lexicon=lexicon, options=options)
             corpus = cls._read(human, captions, labels, objects, options, classes)
         notes = corpus.notes if options.command else (type(note)(python_words(note)) for note in corpus.notes)
         return replace(corpus, notes=tuple(notes))
@@ -131,7 +130,7 @@ class Corpus:
         given: list[Any] = [*human] if several else [] if human is None else [human]
         _check_lists({"human": given[0] if several else human, "labels": labels, "objects": objects, **named})
         labels, columns = classes(labels), options.columns or {}
-        objects = objects if objects is None or isinstance(objects, Tasks) else read_tasks(objects)
+        objects = objects if objects is None or isinstance(objects, Tasks) else read_tasks(objects, columns=columns)
         check_owners(columns, ["human", *named])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
         people = _unite([read_captions(path, options, side="human") for path in given] or [Captions("human", {})])
@@ -154,7 +153,7 @@ def _read_labels(
     given: Given | Labels | None,
     attribute: str | Sequence[str] | None,
     lexicon: str | Lexicon | None,
-    options: LabelOptions,
+    options: ReadOptions,
 ) -> Labels | None:
     """The labels of :meth:`Corpus.read`."""
     name = attribute if isinstance(attribute, str | None) else AND.join(attribute)
@@ -171,7 +170,8 @@ def _read_labels(
     if not isinstance(lexicon, Lexicon):
         named = lexicon or (name if name in named_lexicons() else "none")
         lexicon = None if named == "none" else load_lexicon(named)
-    return read_labels(given, attribute=name, lexicon=lexicon, options=options)
+    how = options.labels.with_columns(options.columns or {}, name)
+    return read_labels(given, attribute=name, lexicon=lexicon, options=how)
 
 
 def _doubts(people: Captions, captioner: Captions, labels: Labels | None, *, several: bool) -> Iterator[str]:
@@ -248,9 +248,12 @@ def _unite(parts: Sequence[Captions]) -> Captions:
     )
 
 
+_TABLES = "labels", "objects"  # What may own columns beside captions.
+
+
 def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:
     """Refuse a column of captions that do not exist ("humn.caption")."""
-    known = ["captions", *captions]
+    known = ["captions", *captions, *_TABLES]
     for role in columns:
         owner = role.rpartition(".")[0]
         if owner and owner not in known:
@@ -261,6 +264,8 @@ def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> N
     """Refuse a column by which no file was read; one that only some files lack is fine."""
     for role, column in columns.items():
         owner, where = role.rpartition(".")[0], f"--column {role}"
+        if owner in _TABLES:
+            continue
         own = [one for one in captions if owner in {"", one.name} or (owner == "captions" and one.name != "human")]
         if not any(column in side.fields for side in own):
             read = dict.fromkeys(name for side in own for name in side.fields)

@@ -70,7 +70,9 @@ class ReadOptions:
             by commas ("train,restval"); None for all.
         refusals: regular expressions of captions that refuse to describe; () to keep such captions.
         columns: columns of a table that are not recognised by name: ``{"image_id": "img", "caption": "text"}``; for
-            one side "human.caption" or "captions.caption", for a captioner its name, "mine.caption".
+            one side "human.caption" or "captions.caption", for a captioner its name, "mine.caption". Of other tables
+            of :meth:`judge.Corpus.read`: "labels.image_id", "labels.gender" (of the attribute of this name),
+            "labels.scene", "objects.image_id" and "objects.object".
         several: take several records of an image as several captions, on the generated side too.
         where: keep the records of a table whose columns hold these texts (``{"version": "new"}``).
         alone: whether generated captions without such splits or columns are refused, as human ones are, instead of
@@ -124,10 +126,7 @@ def _each(value: object) -> list[Any]:
 
 
 # Keyword of ``evaluate`` -> field of :class:`LabelOptions`.
-OF_LABELS = {
-    "id_column": "id_column", "label_column": "label_column", "scene_column": "scene_column",
-    "label_values": "spellings", "label_drop": "drop", "label_rule": "rule",
-}  # fmt: skip
+OF_LABELS = {"label_values": "spellings", "label_drop": "drop", "label_rule": "rule"}
 KEYWORDS = (*OF_LABELS, "split", "refusals", "columns", "several", "where")
 """Keywords that say how captions and labels are read, of :func:`judge.evaluate` and :meth:`judge.Corpus.read`."""
 DEFAULT_OPTIONS = ReadOptions()

@@ -1,6 +1,7 @@
 """The column of a table that holds image ids, captions or labels: recognised by name, or chosen by the user."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
 from judge.corpus.records import PAINTING, SUFFIX, Row, place_of
 from judge.errors import JudgeError, nearest
@@ -51,6 +52,21 @@ def columns_for(columns: Mapping[str, str], side: Side, name: str) -> dict[str, 
     for owner in ("", *(("human",) if side == "human" else ("captions", name))):
         parts = ((role.rpartition("."), column) for role, column in columns.items())
         found |= {role: column for (of, _, role), column in parts if of == owner}
+    return found
+
+
+def columns_of_table(
+    columns: Mapping[str, str], table: Literal["labels", "objects"], roles: Collection[str]
+) -> dict[str, str]:
+    """Role -> column of a table that holds no captions: {"labels.image_id": "img"} is {"image_id": "img"} of labels.
+
+    Raises:
+        JudgeError: a role that is none of ``roles``.
+    """
+    found = {role.partition(".")[2]: name for role, name in columns.items() if role.startswith(f"{table}.")}
+    for role in found.keys() - {*roles}:
+        mend = nearest(role, sorted(roles))
+        raise JudgeError(f"{table} have no column of '{role}'", where=f"--column {table}.{role}", mend=mend)
     return found
 
 

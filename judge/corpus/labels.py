@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
-from judge.corpus.columns import chosen_column, find_column, id_column
+from judge.corpus.columns import chosen_column, columns_of_table, find_column, id_column
 from judge.corpus.files import Document, Given, read_document
 from judge.corpus.records import (
     MISSING,
@@ -73,6 +73,22 @@ class LabelOptions:
     label_column: str | None = None
     scene_column: str | None = None
     spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def with_columns(self, columns: Mapping[str, str], attribute: str, attributes: Collection[str] = ()) -> Self:
+        """With the columns that ``columns`` names, as of :class:`judge.corpus.captions.ReadOptions`.
+
+        Args:
+            columns: role -> column: "labels.image_id", "labels.scene", and "labels.gender" of the attribute "gender".
+            attribute: whose labels are read.
+            attributes: others, whose columns may be named too.
+        """
+        found = columns_of_table(columns, "labels", {"image_id", "scene", attribute, *attributes})
+        return replace(
+            self,
+            id_column=found.get("image_id", self.id_column),
+            label_column=found.get(attribute, self.label_column),
+            scene_column=found.get("scene", self.scene_column),
+        )
 
 
 DEFAULT_OPTIONS = LabelOptions()
@@ -232,7 +248,7 @@ def _entries(document: Document, attribute: str, options: LabelOptions) -> tuple
         return "", mapping_entries(value)
     rows = records(value, source=source, shapes=_SHAPES)
     name, what = attribute.lower(), f"{attribute} labels"
-    option = "--label-column" if options.alone else f"--label-column {name}"
+    option = f"--column labels.{attribute}"
     if attribute not in named_lexicons() and (meant := get_close_matches(name, named_lexicons(), n=1)):
         option = f"--attribute {meant[0]}, if that is meant, else with {option}"
     tiers = label_columns(attribute, alone=options.alone)
@@ -242,7 +258,7 @@ def _entries(document: Document, attribute: str, options: LabelOptions) -> tuple
 
 def _column_entries(rows: Sequence[Row], column: str, options: LabelOptions, source: str) -> Sequence[Entry]:
     """The entries of a column, of the records that the options choose."""
-    image = id_column(rows, options.id_column, source=source, option="--id-column")
+    image = id_column(rows, options.id_column, source=source, option="--column labels.image_id")
     return row_entries(chosen_rows(rows, options.where, source=source, needed=False), image, column)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from judge.corpus.columns import find_column, id_column
+from judge.corpus.columns import columns_of_table, find_column, id_column
 from judge.corpus.files import Given, read_document
 from judge.corpus.layouts import parse_list
 from judge.corpus.records import MISSING, Entry, image_id, kind_of, mapping_entries, records, row_entries
@@ -64,7 +64,7 @@ class Tasks:
         return Tasks.of(shown, self.source, wanted, derived=self.derived, ignored=self.ignored)
 
 
-def read_tasks(path: Given, *, id_column: str | None = None, task_column: str | None = None) -> Tasks:
+def read_tasks(path: Given, *, columns: Mapping[str, str] | None = None) -> Tasks:
     """Read the tasks of images, from any format of :func:`judge.corpus.files.read_document`.
 
     - ``{"categories": [names], "objects": {image: [indices]}}``;
@@ -73,8 +73,8 @@ def read_tasks(path: Given, *, id_column: str | None = None, task_column: str | 
     - a table of images and names: a list, or a text with the names of one cell between the first of ``;``, ``|`` and
       ``,`` that the column holds; several rows of an image add up. An empty cell (or "none") means nothing.
 
-    Names are compared without case and outer white space; order and repetition mean nothing. ``id_column`` and
-    ``task_column`` are columns of a table that are not recognised by name.
+    Names are compared without case and outer white space; order and repetition mean nothing. ``columns`` names
+    columns of a table that are not recognised: ``{"objects.image_id": "img", "objects.object": "thing"}``.
 
     Raises:
         JudgeError: none of these; columns absent or ambiguous; an odd image id or name; an index out of range;
@@ -92,7 +92,7 @@ def read_tasks(path: Given, *, id_column: str | None = None, task_column: str | 
             raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
         entries = mapping_entries(value)
     else:
-        entries = _table(value, source, id_column, task_column)
+        entries = _table(value, source, columns_of_table(columns or {}, "objects", ("image_id", "object")))
     found, suffixes = dict[str, set[str]](), dict[str, str]()
     for image, tasks, at in entries:
         where = f"{source}, {at}"
@@ -166,10 +166,11 @@ def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[
     return names, entries
 
 
-def _table(value: object, source: str, id_name: str | None, task_name: str | None) -> list[Entry]:
-    rows = records(value, source=source, shapes=_SHAPES)
-    ids = id_column(rows, id_name, source=source, option="--object-id-column")
-    task = find_column(rows, _COLUMNS, task_name, what="objects", source=source, option="--object-column")
+def _table(value: object, source: str, columns: Mapping[str, str]) -> list[Entry]:
+    rows, option = records(value, source=source, shapes=_SHAPES), "--column objects."
+    ids = id_column(rows, columns.get("image_id"), source=source, option=f"{option}image_id")
+    named = columns.get("object")
+    task = find_column(rows, _COLUMNS, named, what="objects", source=source, option=f"{option}object")
     texts = [cell for row in rows if isinstance(cell := row.get(task), str)]
     separator = next((mark for mark in _SEPARATORS if any(mark in text for text in texts)), _SEPARATORS[0])
     entries = []

@@ -225,7 +225,7 @@ def _common_words(
         rare = int(kept.argmin())
         each = f"(with '{classes[rare]}': {kept[rare]} do)"
         what = f"no word is in {least} captions with each of {', '.join(classes)} {each}"
-        mend = f"lower --least, or {_OBJECTS}" if together[:, rare].any() else _OBJECTS
+        mend = f"lower --ba least=N, or {_OBJECTS}" if together[:, rare].any() else _OBJECTS
         raise RowError(what, where="BA", mend=mend)
     return enough, least
 

@@ -166,7 +166,9 @@ def load_captioner(
             if attention is None or not isinstance(cause, ImportError | ValueError) or not named:
                 raise
             what = f"'{attention}' cannot be used ({first_line(cause)})"
-            raise JudgeError(what, where="--attn-implementation", mend="leave it out, or choose eager") from cause
+            raise JudgeError(
+                what, where="--training attn_implementation", mend="leave it out, or choose eager"
+            ) from cause
         return _wrapped(reference, model, *load_processors(name, where))
 
 
@@ -307,7 +309,7 @@ def copy_trained(captioner: Captioner, tuning: Tuning) -> Captioner:
 def checkpoint_layers(captioner: Captioner) -> None:
     """Recompute layers in the backward pass and keep no activations; a JudgeError if the model does not support it."""
     what = f"a '{captioner.architecture}' model cannot recompute its layers"
-    with explaining(what, "--checkpointing", "leave it out"):
+    with explaining(what, "--training checkpointing", "leave it out"):
         captioner.model.activation_checkpointing_enable({"use_reentrant": False})
     # BLIP's text part fills its key-value cache, which is for generation, twice when a layer is computed again.
     for part in captioner.model.modules():

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.masking import MAX_PIXELS
 from judge.masking.detectors import Detector, Failures, collected
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import encode, path_inside, read_bytes, read_image
@@ -139,7 +138,6 @@ class MaskFolder:
     Attributes:
         images: the folder; or shards, or a data set.
         out: where masked images are written, at the same places, as PNG; must exist.
-        max_pixels: larger images are refused as decompression bombs.
         reserved: names in ``out`` that no masked image may have.
         finished: images that a killed command has masked, which are not masked again; None for none.
         truth: ground truth beside the detector, to measure it by; None for none.
@@ -149,7 +147,6 @@ class MaskFolder:
     out: Path
     detector: Detector
     hiding: Hiding
-    max_pixels: int = MAX_PIXELS
     reserved: Collection[str] = ()
     finished: Finished | None = None
     truth: GroundTruth | None = None
@@ -210,7 +207,7 @@ class MaskFolder:
                     self.detector.instances(name)  # It notes contradictions among its annotations.
             return Masked([row])
         with collected(done.failures, name):
-            image = read_image(self.images, name, max_pixels=self.max_pixels)
+            image = read_image(self.images, name)
             with self._detecting:  # One image at a time: networks use all cores, and memory, by themselves.
                 instances = self.detector.detect(image)
             pixels, region = self.hiding.apply(image, instances)

@@ -77,12 +77,12 @@ def path_inside(folder: Path, name: str) -> Path:
     return folder / parts
 
 
-def read_image(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> LoadedImage:
+def read_image(folder: Path, name: str) -> LoadedImage:
     """Read ``folder / name`` as 8-bit RGB, upright (EXIF orientation applied).
 
     Palettes are looked up, grey becomes RGB, CMYK is converted as Pillow does; of 16 bits the upper 8 count;
     an alpha channel is dropped, as captioners' own preprocessing drops it; of an animation the first frame counts.
-    Images of more than ``max_pixels`` (width x height) are refused as decompression bombs.
+    Images of more than ``MAX_PIXELS`` (width x height) are refused as decompression bombs.
 
     Raises:
         JudgeError: outside the folder, missing, empty, not an image, truncated, too large, of floating-point pixels.
@@ -90,7 +90,7 @@ def read_image(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Load
     archive = find_archive(folder)
     data = read_bytes(folder, name)
     where = archive.where(name) if archive else str(folder / name)
-    pixels, turned = decode(data, where=where, max_pixels=max_pixels)
+    pixels, turned = decode(data, where=where)
     return LoadedImage(name, pixels, turned, digest_of(data))
 
 
@@ -121,7 +121,7 @@ def has_image(folder: Path, name: str) -> bool:
     return archive.holds(name) if archive else (folder / name).exists()
 
 
-def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pixels, bool]:
+def decode(data: bytes, *, where: str) -> tuple[Pixels, bool]:
     """The pixels of a file, and whether EXIF's orientation turned or mirrored them; ``where`` names it in messages."""
     from PIL import Image, UnidentifiedImageError
 
@@ -134,22 +134,21 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pi
         except (UnidentifiedImageError, ModuleNotFoundError):  # Ultralytics makes Pillow look for a reader of HEIF.
             raise JudgeError("is not an image", where=where, mend=_NOT_AN_IMAGE) from None
         with image:
-            return _decode(image, data, where, max_pixels)
+            return _decode(image, data, where)
 
 
-def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> tuple[Pixels, bool]:
+def _decode(image: Image, data: bytes, where: str) -> tuple[Pixels, bool]:
     from PIL import ImageOps
 
-    if image.width * image.height > max_pixels:
-        what = f"has {image.width} x {image.height} pixels, over the limit of {max_pixels:,}"
-        raise JudgeError(what, where=where, mend="if you trust it, raise --max-pixels")
+    if image.width * image.height > MAX_PIXELS:
+        what = f"has {image.width} x {image.height} pixels, over the limit of {MAX_PIXELS:,}"
+        raise JudgeError(what, where=where, mend="make it smaller")
     # Broken downloads fill up files with zeros.
     if image.format == "JPEG" and data.endswith(b"\0\0") and not data.rstrip(b"\0").endswith(b"\xff\xd9"):
         raise JudgeError("is truncated", where=where, mend="download it again")
     turned = image.getexif().get(_ORIENTATION, 1) in _TURNED  # Before pixels are read: Pillow turns a TIFF as it does.
     # For a TIFF, Pillow also checks the size of its tiles as it decodes.
-    above = image.width * image.height > MAX_PIXELS
-    with _limit(lifted=above) if above or image.format == "TIFF" else nullcontext():
+    with _limit(lifted=False) if image.format == "TIFF" else nullcontext():
         upright = ImageOps.exif_transpose(image)
     # Mode "I" holds 16 bits in 32, from older versions of Pillow; or 32, from TIFF.
     if upright.mode == "F" or (upright.mode == "I" and image.format == "TIFF"):

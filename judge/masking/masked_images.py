@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from judge.errors import JudgeError
-from judge.masking import MAX_PIXELS
 from judge.masking.cache import Cached
 from judge.masking.detectors import Detector, Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
@@ -32,7 +31,6 @@ class MaskedImages:
         names: image id -> the image's name in ``folder``.
         hiding: what is hidden, and how; None for images as they are.
         hidden: name -> the instances that are hidden; where the background is, those that are not.
-        max_pixels: larger images are refused as decompression bombs.
         regions: name -> boxes of visible things; empty if no judge needs them.
         masks: statistics of what is hidden: see :func:`judge.masking.measured.measure_masks`; None if nothing is to be.
         doubts: what a user must know of the masks, a sentence each.
@@ -43,7 +41,6 @@ class MaskedImages:
     names: Mapping[str, str]
     hiding: Hiding | None = None
     hidden: Mapping[str, tuple[Instance, ...]] = field(default_factory=dict)
-    max_pixels: int = MAX_PIXELS
     regions: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)
     masks: Mapping[str, Any] | None = None
     doubts: Sequence[str] = ()
@@ -52,7 +49,7 @@ class MaskedImages:
     def read(self, image_id: str) -> Pixels:
         """[H, W, 3] uint8, RGB; errors are those of :func:`~judge.masking.images.read_image`."""
         name = self._name(image_id)
-        image = read_image(self.folder, name, max_pixels=self.max_pixels)
+        image = read_image(self.folder, name)
         return self.hiding.apply(image, self.hidden[name])[0] if self.hiding else image.pixels
 
     def size(self, image_id: str) -> tuple[int, int] | None:
@@ -91,7 +88,6 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
     detector: Detector,
     hiding: Hiding | None,
     truth: GroundTruth | None = None,
-    max_pixels: int = MAX_PIXELS,
     regions: bool = False,
     failures: Failures | None = None,
     progress: Progress | None = None,
@@ -105,9 +101,7 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
     found, boxes = dict[str, tuple[Instance, ...]](), dict[str, tuple[Box, ...]]()
     checksums, statistics = dict[str, str](), list[MaskStatistics]()
     wanted, how = list(dict.fromkeys(names.values())), hiding or Hiding()
-    for image, [instances] in detect_images(
-        folder, wanted, detector, failures=failures, max_pixels=max_pixels, progress=progress
-    ):
+    for image, [instances] in detect_images(folder, wanted, detector, failures=failures, progress=progress):
         checksums[image.name] = image.checksum
         found[image.name] = hiding.chosen(instances) if hiding else ()
         region = how.region(found[image.name], image.size)
@@ -116,7 +110,7 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
         if regions:
             boxes[image.name] = visible_boxes(instances, region, threshold=how.threshold)
     kept = {image: name for image, name in names.items() if name in found}
-    shown = MaskedImages(folder, kept, max_pixels=max_pixels, regions=boxes, checksums=checksums)
+    shown = MaskedImages(folder, kept, regions=boxes, checksums=checksums)
     if hiding is None:
         return shown
     masks = measure_masks(statistics, hides_people=PERSON in hiding.labels)

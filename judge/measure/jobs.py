@@ -147,7 +147,7 @@ def _check_plan(corpus: Corpus, plan: Plan, metrics: Sequence[Metric]) -> None:
         raise JudgeError(f"{compared[0].title} compares with human captions, and there are none", mend=mend)
     if corpus.labels and corpus.labels.scenes and plan.protocol != "crossfit":
         what = "a hold-out divides scenes: a judge would be asked of a scene that it learnt with another person"
-        raise JudgeError(what, where="--scene-column", mend="use --protocol crossfit")
+        raise JudgeError(what, where="--column labels.scene", mend="use --protocol crossfit")
 
 
 def _count(

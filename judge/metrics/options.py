@@ -28,5 +28,7 @@ class MetricOptions(VectorOptions):
     alignment: Literal["none", "constant", "contextual"] | None = option(
         None, "how human captions are aligned with the captioner's vocabulary", "each metric's own"
     )
-    vocabulary: int = option(1000, "ba: number of content words, the most frequent ones", ge=1)
-    least: int | None = option(None, "ba: captions of each class in which a word must occur", "one in 1,800", ge=1)
+    vocabulary: int = option(1000, "number of content words, the most frequent ones", group="ba", ge=1)
+    least: int | None = option(
+        None, "captions of each class in which a word must occur", "one in 1,800", group="ba", ge=1
+    )

@@ -103,7 +103,7 @@ def report_lack_of_memory(where: str, mend: str, *, alone: bool) -> Iterator[Non
         if str(error).startswith("DataLoader worker"):
             what = "a process that prepares batches was ended: memory, or shared memory, has run out"
             mend = "take fewer, or 0; a container may need a larger --shm-size"
-            raise JudgeError(what, where="--dataloader-workers", mend=mend) from error
+            raise JudgeError(what, where="--training dataloader_workers", mend=mend) from error
         if alone and should_reduce_batch_size(error):
             raise JudgeError("memory has run out", where=where, mend=mend) from error
         raise

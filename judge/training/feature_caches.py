@@ -45,7 +45,7 @@ class FeatureCache(ABC):
 
     def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
         self.network, self.keys, self.key = network, keys, network.key
-        self.folder, self._where = folder / digest_of(f"{_FORMAT} {network.key}"), f"--features {folder}"
+        self.folder, self._where = folder / digest_of(f"{_FORMAT} {network.key}"), f"--cache {folder}"
         with writing(self._where):
             self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -170,7 +170,7 @@ class CaptionCache(FeatureCache):
             keys = {name: name for name in self.samples}
         else:
             self.SHARD, self.BATCH, self.KIND = 1024, 32, "captioned image"
-            self.MEND = "take a smaller captioner, or --dtype bf16"
+            self.MEND = "take a smaller captioner, or --training dtype=bf16"
             ordered = sorted(samples, key=lambda sample: (sample.image or "", sample.words))
             self.samples = {name_seen(sample): sample for sample in ordered}
             seen = {name: of.image and images[of.image] for name, of in self.samples.items()}

@@ -81,7 +81,7 @@ def store_answers(members: Sequence[Member], setup: TrainingSetup, found: Sequen
     tensors, notes = dict[Path, dict[str, Any]](), dict[Path, dict[str, Any]]()
     for member, path, answers in zip(members, _files(members, setup), found, strict=True):
         if not np.isfinite(answers.probabilities).all():
-            mend = "lower --learning-rate, or use --precision no"
+            mend = "lower --training learning_rate=X, or use --training precision=no"
             raise JudgeError(f"judge '{member.judge.name}' predicts NaN", where=f"seed {member.seed}", mend=mend)
         if path and (setup.sharing_of(member.judge) == "members" or is_main_process()):
             tensors.setdefault(path, {})[member.key] = answers.probabilities

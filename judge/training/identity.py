@@ -79,7 +79,7 @@ def _identify_judge(judge: Blueprint, setup: TrainingSetup) -> dict[str, str]:
     content = judge.fingerprint(setup.materials) if judge.fingerprint else {}
     settings = settings_of(judge, setup) | dict(content)
     own = settings.keys() - _OF_FEATURES
-    found = {_spell(name, judge): json.dumps(settings[name], sort_keys=True, default=str) for name in own}
+    found = {name: json.dumps(settings[name], sort_keys=True, default=str) for name in own}
     # A checkpoint may be moved: its content counts.
     found["its name"] = f"{kind}{suffix}" if reference and (content or features) else judge.name
     for package in ("caption-judge", "scikit-learn" if recipe is None else "torch"):
@@ -91,12 +91,6 @@ def _identify_judge(judge: Blueprint, setup: TrainingSetup) -> dict[str, str]:
         found["the device"] = computes_on()
         found["the number of processes"] = str(promised() if setup.sharing_of(judge) == "data" else 1)
     return found
-
-
-def _spell(name: str, judge: Blueprint) -> str:
-    """The option of a setting; other names are words."""
-    flag = "answer" if name == "answers" else name.replace("_", "-")
-    return f"--{flag}" if name in judge.options else name
 
 
 def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object, str]) -> str:

@@ -32,7 +32,7 @@ _REFUSED = (
     ("ACCELERATE_DYNAMO_BACKEND", "no", "torch.compile is", "leave --dynamo_backend out"),
     (
         *("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "1", "gradient accumulation by the launch is"),
-        "leave it out: --batch-size N takes larger batches, and --micro-batch N cuts them up",
+        "leave it out: --training batch_size=N takes larger batches, and --training micro_batch=N cuts them up",
     ),
 )
 # The fastest process waits while the slowest trains its judges. A launcher ends all processes when one has ended.
@@ -63,7 +63,7 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
         raise JudgeError("fp8 is not supported", where="accelerate launch", mend="use --mixed_precision bf16")
     if uses_fsdp() and precision == "fp16":
         # The gradient scaler synchronises all processes at every step, and judges may be trained by one process alone.
-        raise JudgeError("fp16 is not supported under FSDP", where="--precision fp16", mend="use bf16")
+        raise JudgeError("fp16 is not supported under FSDP", where="--training precision=fp16", mend="use bf16")
     make_deterministic()
     cpu = computes_on() == "cpu"
     # Accelerate keeps the first precision of a process for all later ones; each run must have its own.

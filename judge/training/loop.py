@@ -41,7 +41,7 @@ from judge.types import Predictions, Sample, Target
 
 EVALUATION_BATCH = 256
 _USUAL = 8  # Samples of a micro-batch "usual".
-_SMALLER = "take a smaller judge, --tuning lora or frozen, or --precision bf16"
+_SMALLER = "take a smaller judge, --tuning lora or frozen, or --training precision=bf16"
 
 
 @dataclass
@@ -81,11 +81,11 @@ class Trainer:
         if not normalises:
             return _USUAL if recipe.micro_batch == "usual" else recipe.micro_batch
         if self.parallel:
-            what, mend = "batch normalisation is of one process's samples", "leave --sharing out, or take members"
-            raise JudgeError(what, where="--sharing data", mend=mend)
+            what, mend = "batch normalisation is of one process's samples", "leave it out, or take members"
+            raise JudgeError(what, where="--training sharing=data", mend=mend)
         if isinstance(recipe.micro_batch, int):
-            what, mend = "batch normalisation is of whole batches", "leave it out, or take a smaller --batch-size"
-            raise JudgeError(what, where=f"--micro-batch {recipe.micro_batch}", mend=mend)
+            what, mend = "batch normalisation is of whole batches", "leave it out, or take a smaller batch_size"
+            raise JudgeError(what, where=f"--training micro_batch={recipe.micro_batch}", mend=mend)
         return None
 
     def cut(self, batch: Sequence[int], size: int | None) -> list[MicroBatch]:
@@ -148,7 +148,7 @@ class NetworkJudge:
         layers = [layer for layer in self.module.train().modules() if layer.training]
         normalises = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in layers)
         self.micro_batch = trainer.choose_micro_batch(self.recipe, normalises=normalises)
-        mend = f"take a smaller --micro-batch or --batch-size, or {_SMALLER}"
+        mend = f"take a smaller --training micro_batch=N, or {_SMALLER}"
         with report_lack_of_memory(self.where, mend, alone=not trainer.parallel):
             self._train(samples, validation, seed)
         return self
@@ -204,7 +204,7 @@ class NetworkJudge:
 
             mean = float(accelerator.reduce(total, reduction="mean") if trainer.parallel else total) / len(samples)
             if not np.isfinite(mean):
-                mend = "lower --learning-rate, or use --precision no"
+                mend = "lower --training learning_rate=X, or use --training precision=no"
                 raise JudgeError(f"loss is {mean} in epoch {epoch + 1}", where=self.where, mend=mend)
             state.history.training.append(mean)
             if recipe.keep == "best":

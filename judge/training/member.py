@@ -181,7 +181,7 @@ class TrainingSetup:
     store: Path | None = None
     keeps_weights: bool = False
     materials: Materials = NOTHING
-    features: Path = Path("runs/features")
+    features: Path = Path("runs/cache/features")
     masking: Mapping[str, Any] = field(default_factory=dict)
     precomputed: Precomputed | None = None
     log: Log | None = None

@@ -18,6 +18,7 @@ def option(  # noqa: PLR0913 - as pydantic's Field
     essential: bool = False,
     file: bool = False,
     panel: str = "",
+    group: str = "",
     **constraints: Any,
 ) -> Any:
     """A field that is an option of the command line too.
@@ -31,10 +32,11 @@ def option(  # noqa: PLR0913 - as pydantic's Field
         essential: whether ``--help`` shows it; ``--help-all`` shows all.
         file: whether a text may name a file, which the command's output must then not replace.
         panel: in ``--help``, where it is not that of the class.
+        group: the option of the command line that takes this field and others: ``--training epochs=3``.
         constraints: of :func:`pydantic.Field`.
     """
     shown: dict[str, Any] = {"unset": unset, "flag": flag, "repeated": repeated, "panel": panel}
-    shown |= {"essential": essential, "file": file}
+    shown |= {"essential": essential, "file": file, "group": group}
     if "ge" in constraints and not {"le", "lt"} & constraints.keys():
         constraints["le"] = MOST  # A larger count in a file would never end.
     return Field(default, description=description, json_schema_extra=shown, **constraints)

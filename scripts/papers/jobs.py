@@ -212,7 +212,7 @@ class Job:
         if attribute != "gender":
             found |= {"attribute": "skin", "lexicon": "none"}
             if not self.is_paper:  # The shared data have no skin tones: the classes of gender stand in.
-                found["label_column"] = "gender"
+                found["columns"] = {"labels.skin": "gender"}
             elif attribute == "skin3":
                 found["label_values"] = {"Unsure": ("Unsure",)}
                 found["labels"] = self.data / "coco-gender-skin" / "images_val2014.csv"
@@ -249,7 +249,7 @@ class Job:
         found = {"judge": replaced, **read_declared()["sizes"][self.size]}
         if self.is_small and {*SEEING, *SEEING.values()} & {*judges}:
             found |= {"backbone": "resnet18", "backbone_weights": "random", "image_size": 64}
-            found |= {"features": self.out / "features"}
+            found |= {"cache": self.out / "cache"}
         return found
 
     def aligning(self, how: str = "contextual") -> dict[str, Any]:

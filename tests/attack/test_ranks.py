@@ -50,7 +50,7 @@ def test_a_fault_where_one_makes_intervals_for_all_ends_all_processes(run_file: 
 def test_a_fault_of_one_process_ends_all_that_train_with_it(run_file: Path, rank: str, told: int) -> None:
     """In the midst of a sum; said by the main process where it has met it too. No process waits for ever."""
     out = run_file.parent / f"fault-{rank}"
-    words = [f"no-room-{rank}", "evaluate", run_file, "--judge", "lstm", "--sharing", "data", "--out", out]
+    words = [f"no-room-{rank}", "evaluate", run_file, "--judge", "lstm", "--training", "sharing=data", "--out", out]
     done = launch("--num_processes", 2, ROOT / "tests" / "in_turn.py", *words, timeout=90)
     assert done.returncode != 0
     assert f"judge: rank {told}: no room." in judge_lines(done.stderr)
@@ -62,7 +62,7 @@ def test_a_fault_of_one_process_ends_all_that_train_with_it(run_file: Path, rank
 @pytest.mark.parametrize("victim", ["0", "1", "launcher"])
 def test_a_process_that_is_killed_ends_the_launch(run_file: Path, tmp_path: Path, victim: str) -> None:
     """In the midst of sums of gradients: at most a line of each that is left, and nobody is left behind."""
-    given = [run_file, "--judge", "lstm", "--sharing", "data", "--epochs", 500, "--out", tmp_path / "out"]
+    given = [run_file, "--judge", "lstm", "--training", "sharing=data,epochs=500", "--out", tmp_path / "out"]
     command = launcher("--num_processes", 2, ROOT / "scripts" / "evaluate.py", *given)
     log, rank = tmp_path / "out.partial" / "log.jsonl", 0 if victim == "launcher" else int(victim)
 

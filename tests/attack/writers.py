@@ -61,7 +61,7 @@ class Writers:
         files, inputs, place = self.files, self.inputs, self.place
         both = f"--human {files.human} --captions {files.captions['much']} --labels {files.labels}"
         quick = "--judge linear --folds 3 --refits 2 --chance 1 --resamples 100 --workers 1"
-        once = "--protocol paper --seeds 1 --refits 0 --chance 0 --workers 1 --epochs 1"
+        once = "--protocol paper --seeds 1 --refits 0 --chance 0 --workers 1 --training epochs=1"
         images = f"--images {inputs}/images --instances {inputs}/instances.json"
         lines = {
             "evaluate": f"{both} --metrics lic,ba {quick} --out {place}/out",

@@ -270,7 +270,7 @@ def test_the_command_makes_exact_maps(trained: Trained, tmp_path: Path) -> None:
     captions = tmp_path / "new.json"
     captions.write_text('{"1": "a man with a tie", "2": "a man on a sofa"}')
     given = ["--judge-weights", trained.patches.path, "--captions", captions, *pictures_of(trained.files)]
-    given += ["--features", trained.root / "features"]
+    given += ["--cache", trained.root / "cache"]
     out = tmp_path / "out"
     done_well("attribute", *given, "--out", out)
     rows = read_rows(out / "pictures.csv")

@@ -44,7 +44,7 @@ class Trained:
         self.files: WorldFiles = few(write_world(make_world(24, seed=5), captioners, root / "world", pictures=SIZE))
         self.reader, self.captioner = save_bert(root / "bert"), save_captioner(root / "git")
         self.images, self.instances = self.files.folder / "images", self.files.folder / "instances.json"
-        self.seen = [*pictures_of(self.files), "--features", root / "features"]
+        self.seen = [*pictures_of(self.files), "--cache", root / "cache"]
         self.jobs = self.train("segment", [*JUDGES, f"hf:{self.captioner}", "sat-caption-only"])
         self.plain = self.train("none", ["sat"])
         truth = GroundTruth.read(self.instances)

@@ -64,11 +64,34 @@ def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> No
                 panels[line.strip("╭─╮ ")] = panel = []
             elif re.match("│ [* ]*--", line):
                 panel.append(line.strip("│* ").split()[0])
-        flags = [flag_of(config, name) for name in config.model_fields if every or shown(config, name)["essential"]]
+        flags = {flag_of(config, name) for name in config.model_fields if every or shown(config, name)["essential"]}
+        flags = {flag.split()[0] for flag in flags}  # "--training epochs"
+        assert len(flags) <= 80
         assert sorted(flag for panel in panels.values() for flag in panel) == sorted([*flags, "--help", "--help-all"])
         assert list(panels) == ["Arguments", *(panel for panel in PANELS if panel in panels)]
-    names = [name for name in config.model_fields if flag_of(config, name) != f"--{name.replace('_', '-')}"]
+    own = [name for name in config.model_fields if not shown(config, name)["group"]]
+    names = [name for name in own if flag_of(config, name) != f"--{name.replace('_', '-')}"]
     assert {*names} <= {"refusals", "columns", "label_values", "answers", "person_categories", "models"}
+
+
+def test_options_in_groups() -> None:
+    """A group is no field; what is given together is as if each had been given alone."""
+    groups = {shown(kind, name)["group"] for kind in COMMANDS for name in kind.model_fields} - {""}
+    assert groups == {"training", "ba"}
+    assert not groups & {name for kind in COMMANDS for name in kind.model_fields}
+    given: dict[str, Any] = {"human": "h", "captions": ["a.json"], "ba": ["least=3"]}
+    given["training"] = ["epochs=3,learning-rate=1e-4", "decay=yes, precision=no"]
+    config = resolve(None, given, RunConfig)
+    assert (config.epochs, config.learning_rate, config.decay, config.least) == (3, 1e-4, True, 3)
+    assert config.precision == "no"
+    for words, line in (
+        (["--training", "epoch=3"], "--training: unknown name 'epoch'. Did you mean 'epochs'?"),
+        (["--training", "clip"], "--training: 'clip' has no value. Write --training clip=VALUE."),
+        (["--training", "clip=1,clip=2"], "--training: 'clip' twice. Keep one of 1, 2."),
+        (["--learning-rate", "1"], "no such option: --learning-rate. Write --training learning_rate=VALUE."),
+        (["--training", "epochs=x"], "'epochs': input should be a valid integer"),
+    ):
+        assert line in refusal("evaluate", "--human", "h", "--captions", "a.json", *words)
 
 
 def test_evaluate_names_the_essential_options() -> None:
@@ -129,7 +152,7 @@ def test_the_doctor_says_what_can_run_and_what_adds_the_rest(monkeypatch: pytest
         assert f"{name} {version(name)}" in found[f"[{extra}]"].split(", ")
     assert found["judges"].split(", ") == [*EMBEDDED, *FILES, "hf:NAME", "sentence:NAME"]
     assert {"gt", "yolo", "maskrcnn", "hf:NAME"} <= {*found["detectors"].split(", ")}
-    assert {"GPU", "Java, for METEOR", "cache runs/features", "cache runs/detections"} <= found.keys()
+    assert {"GPU", "Java, for METEOR", "cache runs/cache"} <= found.keys()
     gone, opencv = {"timm", "opencv-python", "onnx"}, Distribution.from_name("opencv-python")
     others = [one for one in distributions() if one.name not in gone]
     headless = type("Headless", (), {"name": "opencv-python-headless", "version": opencv.version})

@@ -20,7 +20,7 @@ INTERRUPTED = "judge: interrupted; give the same command again\n"
 def run(files: WorldFiles, out: Path, judge: str) -> list[object]:
     """A run of many small judges: half a minute."""
     asked = ["--metrics", "lic", "--judge", judge, "--protocol", "paper", "--seeds", 8, "--workers", 2]
-    asked += ["--refits", 0, "--epochs", 3] if judge == "lstm" else ["--refits", 300]
+    asked += ["--refits", 0, "--training", "epochs=3"] if judge == "lstm" else ["--refits", 300]
     return [sys.executable, "-m", "judge", "evaluate", *inputs_of(files, "much"), *asked, "--out", out]
 
 

@@ -214,7 +214,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str],
     return folder, classes, labelled, [*sides, "--attribute", "feeling", *labelled]
 
 
-QUICK = ["--metrics", "lic,dba-g,ratio", "--folds", 2, "--least", 2, *ONCE]
+QUICK = ["--metrics", "lic,dba-g,ratio", "--folds", 2, "--ba", "least=2", *ONCE]
 Own = tuple[Path, dict[str, str], list[object], list[object]]
 
 

@@ -148,7 +148,7 @@ def test_an_attribute_without_a_lexicon(files: WorldFiles, tmp_path: Path) -> No
     given: dict[str, Any] = {"human": files.human, "captions": files.captions["much"]}
     line = fault_of(evaluate, **given, labels=pd.read_csv(tmp_path / "sex.csv"), metrics="sc")
     assert "no column of gender labels" in line
-    assert "Name it with label_column=NAME" in line
+    assert "Name it with columns={'labels.gender': NAME}" in line
     once: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "refits": 0, "chance": 0}
     found = evaluate(**given, labels=tmp_path / "sex.csv", attribute="sex", lexicon="none", **once, workers=1)
     assert repr(found) == "Result(much: LIC (linear); no words hidden)"

@@ -45,7 +45,7 @@ class Trained:
         self.reader, self.captioner = save_bert(root / "bert"), save_captioner(root / "git")
         self.images = ["--images", self.files.folder / "images"]
         self.pictures = [*self.images, "--instances", self.files.folder / "instances.json"]
-        self.features = ["--features", root / "features"]
+        self.features = ["--cache", root / "cache"]
         references = {"sentence": f"sentence:{self.reader}", "hf": f"hf:{self.captioner}"}
         judges = [references.get(name, name) for name in READ + SEEN]
         self.jobs = self.train(metrics=["lic", "dbac-ta", "imagecaptioner2"], judge=judges)
@@ -128,7 +128,7 @@ def check_scorer(trained: Trained, job: Job, captions: Path, out: Path) -> None:
     if scorer.saved.sees:
         given = {"judge_weights": str(trained.weights(job)), "captions": captions, "out": out}
         given |= {"images": trained.files.folder / "images", "instances": trained.files.folder / "instances.json"}
-        shown = prepare(make_config(given | {"features": trained.root / "features"}, PredictConfig)).images
+        shown = prepare(make_config(given | {"cache": trained.root / "cache"}, PredictConfig)).images
         assert shown is not None
         pictures = [Image.fromarray(shown.read(image)) for image in images]
         with pytest.raises(JudgeError, match="people hidden"):

@@ -116,6 +116,6 @@ def test_float32_on_a_gpu_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> Non
 
     images = {"images": "images", "mask": "none", "metrics": ["imagecaptioner2"]}
     (note,) = notes(judge=["hf:org/blip"], **images)
-    assert "--precision bf16 is faster" in note
+    assert "--training precision=bf16 is faster" in note
     assert not notes(judge=["hf:org/blip"], precision="no", **images)
     assert not notes(judge=["lstm"])

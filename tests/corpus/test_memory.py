@@ -202,11 +202,11 @@ REMEDIES: dict[str, tuple[dict[str, Any], str, str, dict[str, Any]]] = {
     ),
     "column": (
         {"labels": CLASSES.rename(columns={"gender": "sex"})}, "no column of gender labels among 'image_id', 'sex'",
-        "label_column=NAME", {"label_column": "sex"},
+        "columns={'labels.gender': NAME}", {"columns": {"labels.gender": "sex"}},
     ),
     "ids": (
         {"labels": CLASSES.rename(columns={"image_id": "who"})}, "no column of image ids among 'who', 'gender'",
-        "id_column=NAME", {"id_column": "who"},
+        "columns={'labels.image_id': NAME}", {"columns": {"labels.image_id": "who"}},
     ),
     "two": (
         {"labels": pd.concat([CLASSES, CLASSES.assign(gender="male"), CLASSES])}, "image '2' is 'male' here",
@@ -348,7 +348,7 @@ def test_the_classes_of_a_lexicon_in_memory_are_those_of_labels() -> None:
     stage = [name for name in STAGES for _ in (1,)] * 10
     frame = pd.DataFrame({"image_id": [*told], "stage": stage})
     given: dict[str, Any] = {"human": told, "captions": {"mine": told}, "attribute": "age", "lexicon": STAGES}
-    how: dict[str, Any] = {"metrics": "error", "label_column": "stage", "resamples": 100}
+    how: dict[str, Any] = {"metrics": "error", "columns": {"labels.age": "stage"}, "resamples": 100}
     found = evaluate(**given, labels=frame, **how)
     assert found.run["captioners"]["mine"]["images"] == {"adult": 10, "child": 10, "elderly": 10}
     assert found.summaries[0].human == 0
@@ -367,20 +367,22 @@ def test_faults_name_keywords_of_python(inputs: dict[str, dict[str, Any]]) -> No
         fault_of(evaluate, human=inputs["human"])
         == "captions: there are no captions. Give captions={'mine': captions}."
     )
-    assert "unknown keyword 'label_colum'. Did you mean 'label_column'?" in fault_of(
-        Corpus.read, **given, label_colum="sex"
-    )
+    assert "unknown keyword 'label_rul'. Did you mean 'label_rule'?" in fault_of(Corpus.read, **given, label_rul="one")
 
 
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("leave --sharing out, or give --split train,restval", "leave sharing out, or give split='train,restval'"),
+        ("leave --quick out, or give --split train,restval", "leave quick out, or give split='train,restval'"),
         ("images/coco--val/x.json: --images COCO/val", "images/coco--val/x.json: images='COCO/val'"),
         ("--label-value male=0; or add --overwrite.", "label_values={'male': ['0']}; or add overwrite=True."),
         ("--labels skin=FILE or --person-category 'A face'", "labels={'skin': 'FILE'} or person_categories='A face'"),
         ("a larger --shm-size, or --num_processes 1", "a larger --shm-size, or --num_processes 1"),
         ("--judge is not used; --refits 0, see --help-all", "judge is not used; refits=0, see --help-all"),
+        (
+            "lower --training learning_rate=X, or use --training precision=no",
+            "lower learning_rate=X, or use precision='no'",
+        ),
         ("give --baseline too, or --text whole.", "give baseline too, or text='whole'."),
         (
             "run judge report XX --format md, or use --judge lstm",
@@ -409,9 +411,14 @@ def test_columns_of_objects_in_memory() -> None:
     objects = pd.DataFrame({"pic": ["1", "2", "2"], "thing": ["tie", "dog", "tie"]})
     human = dict.fromkeys(("1", "2"), ("a man with a tie", "a boy", "a tie"))
     given: dict[str, Any] = {"human": human, "captions": {"mine": ONE}, "labels": CLASSES, "metrics": "lic"}
-    line = fault_of(evaluate, **given, objects=objects, object_id_column="image", object_column="thing")
+    thing = {"objects.object": "thing"}
+    line = fault_of(evaluate, **given, objects=objects, columns={**thing, "objects.image_id": "image"})
     assert "'image'" in line
-    line = fault_of(evaluate, **given, objects=objects, object_id_column="pic", object_column="thing")
+    line = fault_of(evaluate, **given, objects=objects, columns={**thing, "objects.picture": "pic"})
+    assert line.startswith(
+        "columns={'objects.picture': ...}: objects have no column of 'picture'. Known: image_id, object"
+    )
+    line = fault_of(evaluate, **given, objects=objects, columns={**thing, "objects.image_id": "pic"})
     assert "10 of each are needed" in line  # The objects were read.
 
 

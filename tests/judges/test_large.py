@@ -105,7 +105,7 @@ def test_attention_is_transformers_own(checkpoint: Checkpoints) -> None:
     assert eager.captioner.model.config._attn_implementation == "eager"
     for name, reason in (("no_such", "no_such"), ("flash_attention_2", "flash")):
         line = fault_of(network_of, f"hf:{folder}", SAMPLES, replace(SEEN, attention=name))
-        assert line.startswith(f"--attn-implementation: '{name}' cannot be used (")
+        assert line.startswith(f"--training attn_implementation: '{name}' cannot be used (")
         assert reason in line.split("(")[1].lower()
 
 

@@ -146,7 +146,8 @@ def test_from_files_to_a_report(world: World, tmp_path: Path) -> None:
     pd.DataFrame(rows).to_csv(tmp_path / "people.csv", index=False)
     records = [{"image_id": image, "caption": text} for image, (text,) in captions.items()]
     (tmp_path / "mine.json").write_text(json.dumps(records))
-    given = ["--captions", tmp_path / "mine.json", "--labels", tmp_path / "people.csv", "--scene-column", "scene"]
+    given = ["--captions", tmp_path / "mine.json", "--labels", tmp_path / "people.csv", "--column"]
+    given.append("labels.scene=scene")
     quick = ["--judge", "linear", "--folds", 5, "--seeds", 1, "--refits", 4, "--workers", 1, "--out", tmp_path / "run"]
     kept = tmp_path / "judges"
     done_well("train", *given, "--metrics", "sc", *quick[:-2], "--checkpoints", kept)
@@ -161,4 +162,6 @@ def test_from_files_to_a_report(world: World, tmp_path: Path) -> None:
     assert "than in human captions" not in page
     assert judge("report", tmp_path / "run", "--format", "md", "--out", tmp_path / "report.md").exit_code == 0
     assert "on shuffled labels within scenes" in (tmp_path / "report.md").read_text()
-    assert "no column 'place'" in refusal("evaluate", *given[:-1], "place", "--metrics", "sc", "--out", tmp_path / "no")
+    assert "no column 'place'" in refusal(
+        "evaluate", *given[:-1], "labels.scene=place", "--metrics", "sc", "--out", tmp_path / "no"
+    )

@@ -25,7 +25,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     human = {image: texts[:1] for image, texts in world.human.by_image.items()}
     settings: dict[str, Any] = {
         "human": human, "captions": {"mine": captions}, "labels": world.labels.by_image, "images": folder / "images",
-        "instances": folder / "instances.json", "cache": folder / "cache", "features": folder / "features",
+        "instances": folder / "instances.json", "cache": folder / "cache",
         "metrics": "imagecaptioner2", "judge": ("linear+image-image-only", "linear+image", "linear+image-caption-only"),
         "backbone": "patches", "folds": 2, "seeds": 1, "refits": 0, "workers": 1,
     }  # fmt: skip

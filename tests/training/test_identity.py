@@ -208,7 +208,7 @@ def test_files_say_what_they_depend_on_and_reruns_say_why(tmp_path: Path, caplog
     assert train() == []
     assert train(recipe={"epochs": 1, "micro_batch": 4, "patience": 3}, materials=Materials(tuning="lora")) == []
     again = "judge 'lstm' is trained again: "
-    assert train(recipe={"epochs": 2}) == [f"{again}--epochs changed"]
-    assert train(recipe={"epochs": 2}, mixed_precision="bf16") == [f"{again}--precision changed"]
+    assert train(recipe={"epochs": 2}) == [f"{again}epochs changed"]
+    assert train(recipe={"epochs": 2}, mixed_precision="bf16") == [f"{again}precision changed"]
     samples = (replace(SAMPLES[0], words=("x",)), *SAMPLES[1:])
     assert train(samples=samples) == [f"{again}captions, labels or images changed"]

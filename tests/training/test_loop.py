@@ -115,7 +115,7 @@ class Normed(Plain):
 def test_batches_that_are_normalised_are_not_cut_up() -> None:
     samples = make_samples(50, clue=0.5)
     line = fault_of(make_judge(Normed, micro_batch=5).fit, samples, seed=0)
-    assert "--micro-batch 5: batch normalisation is of whole batches. Leave it out" in line
+    assert "--training micro_batch=5: batch normalisation is of whole batches. Leave it out" in line
     whole, fitting = (make_judge(Normed, micro_batch=size).fit(samples, seed=0) for size in (None, "usual"))
     assert np.array_equal(whole.predict(samples).probabilities, fitting.predict(samples).probabilities)
 
@@ -361,10 +361,8 @@ def test_predictions_without_memory_are_repeated_in_halves(monkeypatch: pytest.M
 def test_a_lack_of_memory_in_training_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Forgetful, "lacks", True)
     line = fault_of(make_judge(Forgetful, micro_batch=4).fit, make_samples(50), seed=0)
-    mend = "ake a smaller judge, --tuning lora or frozen, or --precision bf16."
-    assert (
-        line == f"training judge 'test': memory has run out. Take a smaller --micro-batch or --batch-size, or t{mend}"
-    )
+    mend = "ake a smaller judge, --tuning lora or frozen, or --training precision=bf16."
+    assert line == f"training judge 'test': memory has run out. Take a smaller --training micro_batch=N, or t{mend}"
     monkeypatch.setattr(Forgetful, "lacks", False)
     monkeypatch.setattr(torch.optim.Adam, "step", Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory.")))
     assert "memory has run out" in fault_of(make_judge(Forgetful, micro_batch=4).fit, make_samples(50), seed=0)
@@ -384,7 +382,9 @@ def test_a_loader_that_is_ended_is_told_in_one_line() -> None:
     judge, samples = make_judge(Mortal, epochs=1), make_samples(20)
     judge.fit(samples, seed=0).trainer.workers = 1
     for work in (partial(judge.fit, seed=0), judge.predict):
-        assert fault_of(work, samples).startswith("--dataloader-workers: a process that prepares batches was ended")
+        assert fault_of(work, samples).startswith(
+            "--training dataloader_workers: a process that prepares batches was ended"
+        )
 
 
 class Certain(nn.Module):
@@ -448,7 +448,7 @@ def test_the_usual_micro_batch_is_eight() -> None:
     ("variable", "value", "line"),
     [
         ("ACCELERATE_USE_DEEPSPEED", "true", "DeepSpeed is not supported. Use scripts/configs/fsdp.yaml"),
-        ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4", "--micro-batch N cuts them up"),
+        ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4", "--training micro_batch=N cuts them up"),
         ("ACCELERATE_DYNAMO_BACKEND", "INDUCTOR", "torch.compile is not supported. Leave --dynamo_backend out"),
         ("ACCELERATE_MIXED_PRECISION", "fp8", "fp8 is not supported. Use --mixed_precision bf16"),
     ],
@@ -463,7 +463,9 @@ def test_what_a_launch_may_not_ask_for(variable: str, value: str, line: str, mon
 
 def test_fp16_is_refused_in_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    assert fault_of(make_accelerator, mixed_precision="fp16").startswith("--precision fp16: fp16 is not supported")
+    assert fault_of(make_accelerator, mixed_precision="fp16").startswith(
+        "--training precision=fp16: fp16 is not supported"
+    )
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")
     assert "fp16 is not supported under FSDP" in fault_of(make_accelerator)
 

@@ -34,7 +34,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
     files = few(write_world(make_world(30, seed=5), captioners, folder / "world", pictures=32))
     given = [*inputs_of(files, "much"), *pictures_of(files), "--image-size", 32]
     given += ["--metrics", "lic,imagecaptioner2", "--judge", "linear,lstm,sat", "--protocol", "paper", "--seeds", 2]
-    given += ["--epochs", 1, "--refits", 0, "--chance", 0, "--resamples", 100, "--workers", 1]
+    given += ["--training", "epochs=1", "--refits", 0, "--chance", 0, "--resamples", 100, "--workers", 1]
     return ["evaluate", *given, "--backbone", "test_resnet", "--backbone-weights", "random"]
 
 
@@ -48,7 +48,7 @@ def finished(settings: list[object], no_report: None, tmp_path_factory: pytest.T
 
 def run(settings: list[object], folder: Path) -> str:
     """Evaluate; what is said on standard error."""
-    places = ["--checkpoints", folder / "judges", "--features", folder / "features", "--out", folder / "run"]
+    places = ["--checkpoints", folder / "judges", "--cache", folder / "cache", "--out", folder / "run"]
     return done_well(*settings, *places).stderr
 
 

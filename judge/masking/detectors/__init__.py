@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from judge.errors import JudgeError
-from judge.masking import MAX_PIXELS
 from judge.masking.images import read_image
 from judge.masking.instances import Instance, LoadedImage
 from judge.types import Progress
@@ -58,19 +57,18 @@ def detect_images(
     names: Sequence[str],
     *detectors: Detector,
     failures: Failures | None,
-    max_pixels: int = MAX_PIXELS,
     progress: Progress | None = None,
 ) -> Iterator[tuple[LoadedImage, list[tuple[Instance, ...]]]]:
     """Read images and yield each, in order, with what each of ``detectors`` finds in it.
 
     An image that cannot be read, or on which a detector fails, is left out, and ``failures`` collects its error; None
-    to raise the first error. Images of more than ``max_pixels`` are refused as decompression bombs.
+    to raise the first error.
     """
     for number, name in enumerate(names, start=1):
         faults: Failures = []
         found = None
         with collected(faults, name):
-            image = read_image(folder, name, max_pixels=max_pixels)
+            image = read_image(folder, name)
             found = image, [detector.detect(image) for detector in detectors]
         if faults and failures is None:
             raise faults[0][1]
