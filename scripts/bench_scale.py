@@ -191,14 +191,17 @@ def measure_seen(images: int, captioners: int) -> None:
 
 
 def watched(settings: dict[str, Any]) -> None:
-    """Run ``judge evaluate``; print the time that passes, and the memory of all its processes together."""
+    """Run ``judge evaluate``; print the time that passes, and the memory of all its processes together.
+
+    What processes share counts once (proportional set size).
+    """
     largest, over = [0.0], Event()
 
     def watch() -> None:
         while not over.wait(0.5):
-            with suppress(psutil.NoSuchProcess):
+            with suppress(psutil.Error):
                 every = [psutil.Process(), *psutil.Process().children(recursive=True)]
-                largest[0] = max(largest[0], sum(of.memory_info().rss for of in every) / 2**30)
+                largest[0] = max(largest[0], sum(of.memory_full_info().pss for of in every) / 2**30)
 
     Thread(target=watch, daemon=True).start()
     began = time.monotonic()

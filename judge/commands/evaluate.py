@@ -112,7 +112,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
 ) -> Result:
     """Measure bias amplification, as ``judge evaluate`` does.
 
-    Every option of the command is a keyword of the same meaning (``--training epochs=3`` is ``epochs=3``); the essential
+    Every option of the command is a keyword of the same meaning (``--training epochs=3`` is ``epochs=3``); essential
     ones are named here, and None stands for their defaults. ``judge evaluate --help-all`` lists all.
 
     Args:

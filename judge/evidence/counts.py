@@ -105,7 +105,7 @@ class CaptionCounter:
             table, dropped, counted["objects"] = annotated
             tables.append(table)
         table = joined_tables(tables)
-        table.insert(1, "captioner", _constant(captioner.name, len(table)))
+        table.insert(1, "captioner", constant(captioner.name, len(table)))
         if copied:
             table["copied"] = (table["side"] == "generated") & table["image_id"].isin(copied)
         if scenes := builder.truth.labels.scenes:
@@ -115,14 +115,16 @@ class CaptionCounter:
 
 
 def joined_tables(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables of the same columns, one after the other; columns of categories stay such; an empty one without tables."""
+    """Tables one after the other; columns of categories in all of them stay such; an empty table without any rows."""
+    tables = [table for table in tables if len(table)]
     if not tables:
         return pd.DataFrame()
-    known = [name for name, of in tables[0].items() if isinstance(of.dtype, pd.CategoricalDtype)]
+    known = [name for name in tables[0] if all(isinstance(of.dtypes.get(name), pd.CategoricalDtype) for of in tables)]
     table = pd.concat([of.drop(columns=known) for of in tables], ignore_index=True)
     for place, name in enumerate(tables[0]):
         if name in known:
-            table.insert(place, name, pd.Series(union_categoricals([of[name] for of in tables])))
+            whole = union_categoricals([of[name] for of in tables], sort_categories=True)
+            table.insert(place, name, pd.Series(whole))
     return table
 
 
@@ -264,11 +266,11 @@ def _frame(
 ) -> pd.DataFrame:
     columns = {
         "image_id": pd.Categorical([image for image, _, _ in rows]),
-        "side": _constant(side, len(rows)),
+        "side": constant(side, len(rows)),
         "index": [index for _, index, _ in rows],
         "class": pd.Categorical([joined.classes[image] for image, _, _ in rows]),
         "named": _categories(named),
-        "words": _constant("", len(rows)),
+        "words": constant("", len(rows)),
         "objects": _categories(objects),
     }
     return pd.DataFrame(columns)
@@ -279,6 +281,6 @@ def _categories(names: Iterable[Collection[str]]) -> pd.Categorical[str]:
     return pd.Categorical([join_names(of) for of in names])
 
 
-def _constant(name: str, count: int) -> pd.Series[str]:
-    """The same name so many times."""
+def constant(name: str, count: int) -> pd.Series[str]:
+    """The same name so many times, as a column of categories."""
     return pd.Series(pd.Categorical.from_codes(np.zeros(count, dtype=np.int8), pd.Index([name])))

@@ -17,6 +17,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from judge.evidence.conditional import Conditional
+from judge.evidence.counts import constant, joined_tables
 from judge.evidence.reference import References, make_references
 from judge.judges.given import Given, Told, give, shares_of
 from judge.measure.jobs import Request
@@ -241,7 +242,7 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
     """Rows of ``scores.parquet``: both sides in every role; ``index`` is the role, ``baseline`` the loss before."""
     of, names = request.of, np.array(request.of.names)
     captioner, metric, judge = request.key
-    parts = []
+    images, parts = pd.Categorical(of.units.images), []
     for index, (given, told) in enumerate(whole.roles()):
         for side in SIDES:
             errors = given.reading(told[side])
@@ -249,12 +250,12 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
             parts.append(
                 pd.DataFrame(
                     {
-                        "image_id": of.units.images,
-                        "captioner": captioner,
-                        "side": side,
+                        "image_id": images,
+                        "captioner": constant(captioner, len(images)),
+                        "side": constant(side, len(images)),
                         "index": index,
-                        "metric": metric,
-                        "judge": judge,
+                        "metric": constant(metric, len(images)),
+                        "judge": constant(judge, len(images)),
                         "seed": request.seed,
                         "fold": 0,
                         "named": "",
@@ -269,5 +270,5 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
                     }
                 )
             )
-    found = pd.concat(parts, ignore_index=True)
+    found = joined_tables(parts)
     return found if of.units.index is None else found.assign(scene=[*of.units.of] * len(parts))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from judge.evidence import Cell, Slot
+from judge.evidence.counts import constant, joined_tables
 from judge.measure.jobs import Job
 from judge.metrics import find_metric
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed
@@ -95,16 +96,17 @@ def score_table(jobs: Sequence[Job], found: Sequence[Columns]) -> pd.DataFrame:
             parts.append(_named(rows, job, metric.name))
             if metric.prior and (unasked := _unasked(alike)):
                 parts.append(_named(_joined(unasked).astype({"predicted": object}), job, metric.name))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return joined_tables(parts)
 
 
 def _joined(parts: Sequence[Columns]) -> pd.DataFrame:
     """The table of parts with the same columns."""
     columns = {name: [part[name] for part in parts] for name in parts[0]}
     arrays = {name for name, of in columns.items() if isinstance(of[0], np.ndarray)}
-    return pd.DataFrame(
-        {name: np.concatenate(of) if name in arrays else [*chain.from_iterable(of)] for name, of in columns.items()}
-    )
+    found: dict[str, Any] = {
+        name: np.concatenate(of) if name in arrays else [*chain.from_iterable(of)] for name, of in columns.items()
+    }
+    return pd.DataFrame({**found, **{name: pd.Categorical(found[name]) for name in ("image_id", "side")}})
 
 
 def _unasked(jobs: Sequence[tuple[Job, Columns]]) -> list[Columns]:
@@ -125,8 +127,9 @@ def _unasked(jobs: Sequence[tuple[Job, Columns]]) -> list[Columns]:
 def _named(rows: pd.DataFrame, job: Job, metric: str) -> pd.DataFrame:
     """``rows`` with the columns that a member does not know, in the order of the file."""
     if scenes := job.evidence.sides.scenes:
-        rows = rows.assign(scene=rows["image_id"].map(scenes))
-    table = rows.assign(captioner=job.evidence.captioner, metric=metric, judge=job.judge)
+        rows = rows.assign(scene=rows["image_id"].astype(str).map(scenes))
+    names = {"captioner": job.evidence.captioner, "metric": metric, "judge": job.judge}
+    table = rows.assign(**{column: constant(name, len(rows)) for column, name in names.items()})
     first = ["image_id", "captioner", "side", "index", "metric", "judge", "seed", "fold"]
     return table[[*first, *(name for name in rows.columns if name not in first)]]
 

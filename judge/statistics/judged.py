@@ -58,6 +58,7 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
     caption = rows.groupby(CAPTION, observed=True, sort=True).ngroup().to_numpy()
     _, first = np.unique(caption, return_index=True)
     table = rows[[*CAPTION, *CELL]].iloc[first].reset_index(drop=True)
+    table = table.astype(dict.fromkeys(table.select_dtypes("category"), str))
     table = table.assign(n=np.bincount(caption, asked), q=np.bincount(caption, scores))
     if SCORES[score].relative:
         table["baseline"] = np.bincount(caption, np.where(asked, rows["baseline"], 0.0))
