@@ -81,7 +81,8 @@ def load_batches(
         collate_fn=collate,
         num_workers=workers,
         multiprocessing_context="fork" if workers else None,
-        pin_memory=device.type == "cuda",  # Such memory is copied while the GPU computes.
+        # Such memory is copied while the GPU computes; without workers, features may lie on the GPU already.
+        pin_memory=workers > 0 and device.type == "cuda",
         generator=torch.Generator(),  # Its own: dropout draws from the global one.
     )
     for found in loader:
