@@ -105,7 +105,7 @@ class CaptionCounter:
             table, dropped, counted["objects"] = annotated
             tables.append(table)
         table = joined_tables(tables)
-        table.insert(1, "captioner", constant(captioner.name, len(table)))
+        table.insert(1, "captioner", pd.Series(constant(captioner.name, len(table))))
         if copied:
             table["copied"] = (table["side"] == "generated") & table["image_id"].isin(copied)
         if scenes := builder.truth.labels.scenes:
@@ -281,6 +281,6 @@ def _categories(names: Iterable[Collection[str]]) -> pd.Categorical[str]:
     return pd.Categorical([join_names(of) for of in names])
 
 
-def constant(name: str, count: int) -> pd.Series[str]:
-    """The same name so many times, as a column of categories."""
-    return pd.Series(pd.Categorical.from_codes(np.zeros(count, dtype=np.int8), pd.Index([name])))
+def constant(name: str, count: int) -> pd.Categorical[str]:
+    """The same name so many times."""
+    return pd.Categorical.from_codes(np.zeros(count, dtype=np.int8), pd.Index([name]))

@@ -1,7 +1,7 @@
 """Measure a plan: corpus -> evidence -> judges -> scores -> summaries. ``judge evaluate`` calls this."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -19,7 +19,7 @@ from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.places import image_places
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import check_refits, refit, warn_of_many
-from judge.measure.table import answer_rows, in_order, score_table, with_parts
+from judge.measure.table import Answers, answer_rows, in_order, score_table, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_qualities
 from judge.statistics.breakdown import break_down, counted_images, image_contributions
@@ -86,7 +86,10 @@ def measure(
     # Before any training: processes that train keep much memory.
     conditional = _conditional(work, setup, progress)
     give_back()
-    _, setup, scores, notes, refits = _train(work, plan, setup, progress)
+    _, setup, answers, refits = _train(work, plan, setup, progress)
+    notes = [chosen for _, chosen in answers]
+    scores = score_table(work.jobs, [rows for rows, _ in answers])
+    del answers  # They are half as large as the table.
     scores = joined_tables([scores, *(of.scores for of in conditional)])
     refits = _joined([refits, *(of.refits for of in conditional)])
     progress("intervals and tests", 0, 0)
@@ -171,19 +174,16 @@ def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImag
 
 def _train(
     work: Work, plan: Plan, setup: TrainingSetup, progress: Progress
-) -> tuple[tuple[Job, ...], TrainingSetup, pd.DataFrame, list[Mapping[str, float]], pd.DataFrame]:
+) -> tuple[tuple[Job, ...], TrainingSetup, list[Answers], pd.DataFrame]:
     """Train all judges and refits.
 
-    Returns jobs with the keys of their members, the setup with features, scores, notes of members, and refits.
+    Returns jobs with the keys of their members, the setup with features, answers, and refits.
     """
     members, setup = prepare_members([job.member for job in work.jobs], setup, progress)
     answers = train_members(members, setup, then=answer_rows, progress=progress)
     jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=True))
-    notes = [chosen for _, chosen in answers]
-    scores = score_table(work.jobs, [rows for rows, _ in answers])
-    del answers  # They are as large as the table.
-    refits = refit(work.jobs, notes, plan, setup, progress=progress)
-    return jobs, setup, scores, notes, refits
+    refits = refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
+    return jobs, setup, answers, refits
 
 
 def _conditional(work: Work, setup: TrainingSetup, progress: Progress) -> list[Measured]:

@@ -240,7 +240,7 @@ def _refits(request: Request, whole: _Judges) -> Iterator[list[object]]:
 
 def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
     """Rows of ``scores.parquet``: both sides in every role; ``index`` is the role, ``baseline`` the loss before."""
-    of, names = request.of, np.array(request.of.names)
+    of, names = request.of, pd.Index(request.of.names)
     captioner, metric, judge = request.key
     images, parts = pd.Categorical(of.units.images), []
     for index, (given, told) in enumerate(whole.roles()):
@@ -258,11 +258,11 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
                         "judge": constant(judge, len(images)),
                         "seed": request.seed,
                         "fold": 0,
-                        "named": "",
-                        "tasks": "",
-                        "answer": of.units.classes,
+                        "named": constant("", len(images)),
+                        "tasks": constant("", len(images)),
+                        "answer": pd.Categorical.from_codes(of.classes, names),
                         "probability": shares[np.arange(len(shares)), of.classes],
-                        "predicted": names[shares.argmax(axis=1)],
+                        "predicted": pd.Categorical.from_codes(shares.argmax(axis=1), names),
                         "loss": _loss(errors),
                         "validation_loss": np.nan,
                         "baseline": _loss(given.errors),

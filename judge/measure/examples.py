@@ -15,6 +15,7 @@ from judge.statistics.summary import ROW
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Side
+from judge.utils.cells import in_text
 
 Chosen = Literal["adds", "takes away", "random"]
 CHOSEN: tuple[Chosen, ...] = get_args(Chosen)
@@ -110,7 +111,7 @@ def _pick(contributions: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 def _answers(rows: pd.DataFrame, images: Sequence[str]) -> pd.DataFrame:
     """Each caption's mean probability of the truth over judges, and their most frequent answer."""
-    asked = rows[rows["image_id"].isin(images) & rows["probability"].notna()]
+    asked = in_text(rows[rows["image_id"].isin(images) & rows["probability"].notna()])
     groups = asked.groupby(OF_SIDE, observed=True, as_index=False)
     return groups.agg(probability=("probability", "mean"), predicted=("predicted", lambda of: of.mode().iloc[0]))
 

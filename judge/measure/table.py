@@ -1,24 +1,26 @@
 """Tables of a run: answers of judges (``scores.parquet``), refits (``replicates.parquet``), and the summaries."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from judge.evidence import Cell, Slot
 from judge.evidence.counts import constant, joined_tables
+from judge.evidence.masked import CaptionTable
 from judge.measure.jobs import Job
 from judge.metrics import find_metric
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed
 from judge.statistics.comparisons import Key
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
-from judge.text.coded import SampleTable, multi_hot
+from judge.text.coded import SampleTable
 from judge.training.member import Member
-from judge.types import BoolArray, FloatArray, Predictions, Sample, Target
+from judge.types import BoolArray, FloatArray, IntArray, Predictions, Side, Target
 
 COLUMNS = [
     *("captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"),
@@ -26,8 +28,8 @@ COLUMNS = [
 ]
 """The columns of ``replicates.parquet``."""
 
-Columns = dict[str, Sequence[Any] | npt.NDArray[Any]]
-"""Columns of ``scores.parquet``."""
+Columns = dict[str, Any]
+"""Columns of ``scores.parquet``: arrays, or categories of text."""
 Answers = tuple[Columns, Mapping[str, float]]
 """The rows of one judge, and its notes, e.g. {"C": 0.1}."""
 
@@ -41,18 +43,18 @@ UNASKED = -1
 
 
 def answer_rows(member: Member, predictions: Predictions) -> Answers:
-    """The rows of ``scores.parquet`` of one member, and its notes."""
-    assert isinstance(member.samples, Slot)
-    places = member.places(member.split.test)
-    columns = _caption_columns(member.samples, places, member.seed, member.split.fold)
-    columns |= judge_answers([member.samples[place] for place in places], predictions)
+    """The rows of ``scores.parquet`` of one member, whose captions are places among its samples; and its notes."""
+    slot = member.samples
+    assert isinstance(slot, Slot)
+    places = np.array(member.places(member.split.test), dtype=np.int64)
+    columns: Columns = {"place": places, **judge_answers(slot.table.truth[places], predictions)}
     columns["validation_loss"] = np.full(len(places), predictions.notes.get(VALIDATION_LOSS, np.nan))
-    if member.samples.evidence.sides.guesses_names:
+    if slot.evidence.sides.guesses_names:
         columns["baseline"] = _baseline(member, places)
     return columns, {name: of for name, of in predictions.notes.items() if name != VALIDATION_LOSS}
 
 
-def _baseline(member: Member, places: Sequence[int]) -> FloatArray:
+def _baseline(member: Member, places: Sequence[int] | IntArray) -> FloatArray:
     """Loss on samples at ``places``, [N], of a judge that knows only how frequent answers are where it learns."""
     truth = SampleTable.of(member.samples, len(member.target.classes)).truth
     learnt = member.places(member.split.train)
@@ -91,36 +93,62 @@ def score_table(jobs: Sequence[Job], found: Sequence[Columns]) -> pd.DataFrame:
         groups.setdefault(key, []).append((job, columns))
     parts = []
     for alike in groups.values():  # One table for all: making thousands would take seconds.
-        job, rows = alike[0][0], _joined([columns for _, columns in alike])
+        job, names = alike[0][0], _Names.of(alike[0][0].evidence.drawn.table)
+        rows = _joined([_of_captions(job.member, columns, names) for job, columns in alike])
         for metric in job.metrics:
             parts.append(_named(rows, job, metric.name))
-            if metric.prior and (unasked := _unasked(alike)):
-                parts.append(_named(_joined(unasked).astype({"predicted": object}), job, metric.name))
+            if metric.prior and (unasked := _unasked(alike, names)):
+                parts.append(_named(_joined(unasked), job, metric.name))
     return joined_tables(parts)
+
+
+class _Names(NamedTuple):
+    """What the places of a :class:`~judge.evidence.masked.CaptionTable` stand for: categories, and their codes."""
+
+    images: pd.Index[str]
+    named: tuple[IntArray, pd.Index[str]]
+    tasks: tuple[IntArray, pd.Index[str]]
+
+    @classmethod
+    def of(cls, table: CaptionTable) -> Self:
+        named, tasks = (pd.Index(said).factorize(sort=True) for said in zip(*table.said, strict=True))
+        return cls(pd.Index(table.images), named, tasks)
 
 
 def _joined(parts: Sequence[Columns]) -> pd.DataFrame:
     """The table of parts with the same columns."""
     columns = {name: [part[name] for part in parts] for name in parts[0]}
-    arrays = {name for name, of in columns.items() if isinstance(of[0], np.ndarray)}
-    found: dict[str, Any] = {
-        name: np.concatenate(of) if name in arrays else [*chain.from_iterable(of)] for name, of in columns.items()
-    }
-    return pd.DataFrame({**found, **{name: pd.Categorical(found[name]) for name in ("image_id", "side")}})
+    texts = {name for name, of in columns.items() if isinstance(of[0], pd.Categorical)}
+    return pd.DataFrame(
+        {
+            name: union_categoricals(of, sort_categories=True) if name in texts else np.concatenate(of)
+            for name, of in columns.items()
+        }
+    )
 
 
-def _unasked(jobs: Sequence[tuple[Job, Columns]]) -> list[Columns]:
+def _of_captions(member: Member, columns: Columns, names: _Names) -> Columns:
+    """The columns of a member, with those of its captions in place of their places."""
+    assert isinstance(member.samples, Slot)
+    found = _caption_columns(member.samples, columns["place"], member.seed, member.split.fold, names)
+    return found | {name: of for name, of in columns.items() if name != "place"}
+
+
+def _unasked(jobs: Sequence[tuple[Job, Columns]], names: _Names) -> list[Columns]:
     """The columns of captions that none of the judges scores."""
-    asked = {(job.member.side, job.member.index, image) for job, rows in jobs for image in rows["image_id"]}
+    asked: dict[tuple[Side, int], list[IntArray]] = {}
+    for job, columns in jobs:
+        asked.setdefault((job.member.side, job.member.index), []).append(columns["place"])
     found = []
-    for (side, index), slot in jobs[0][0].evidence.slots.items():
-        places = [place for place, row in enumerate(slot.captions) if (side, index, row.image) not in asked]
-        if places:
-            columns = _caption_columns(slot, places, UNASKED, UNASKED)
+    for key, slot in jobs[0][0].evidence.slots.items():
+        places = np.setdiff1d(np.arange(len(slot)), np.concatenate(asked.get(key, [np.zeros(0, dtype=np.int64)])))
+        if len(places):
+            columns = _caption_columns(slot, places, UNASKED, UNASKED, names)
             cell, cells = slot.cells
-            columns["answer"] = [cells[row][2] for row in cell[places].tolist()]
+            columns["answer"] = pd.Categorical([cells[row][2] for row in cell[places].tolist()])
             unknown = np.full(len(places), np.nan)
-            found.append(columns | dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), unknown))
+            columns |= {"probability": unknown, "predicted": pd.Categorical([None] * len(places), [""])}
+            found.append(columns | {"loss": unknown, "validation_loss": unknown})
     return found
 
 
@@ -134,37 +162,37 @@ def _named(rows: pd.DataFrame, job: Job, metric: str) -> pd.DataFrame:
     return table[[*first, *(name for name in rows.columns if name not in first)]]
 
 
-def _caption_columns(slot: Slot, places: Sequence[int], seed: int, fold: int) -> Columns:
-    captions = [slot.captions[place] for place in places]
+def _caption_columns(slot: Slot, places: IntArray, seed: int, fold: int, names: _Names) -> Columns:
+    part, count = slot.part.take(places), len(places)
+    (named, classes), (tasks, shown) = names.named, names.tasks
     return {
-        "image_id": [caption.image for caption in captions],
-        "side": [slot.side] * len(places),
-        "index": [caption.number for caption in captions],
-        "named": [caption.named for caption in captions],
-        "tasks": [caption.tasks for caption in captions],
-        "seed": [seed] * len(places),
-        "fold": [fold] * len(places),
+        "image_id": pd.Categorical.from_codes(part.image, names.images),
+        "side": constant(slot.side, count),
+        "index": np.where(part.written < 0, part.index, part.written),
+        "named": pd.Categorical.from_codes(named[part.said], classes),
+        "tasks": pd.Categorical.from_codes(tasks[part.said], shown),
+        "seed": np.full(count, seed),
+        "fold": np.full(count, fold),
     }
 
 
-def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> Columns:
-    """The columns answer, probability, predicted and loss of ``scores.parquet``.
+def judge_answers(truth: BoolArray, predictions: Predictions) -> Columns:
+    """The columns answer, probability, predicted and loss of ``scores.parquet``; ``truth``: answers of samples, [N, A].
 
     For one class: its name, its probability, the most probable class, -log p. For tasks: their names, joined by "|";
     the probability of the whole set; the tasks with p >= 1/2; the mean binary cross-entropy over labels.
     """
     target, probabilities = predictions.target, predictions.probabilities
-    truth = multi_hot([sample.answers for sample in samples], len(target.classes))
     judged = Judged.of_arrays(truth, probabilities, target.kind)
     answers, predicted = (_spell(table, target) for table in (truth, guessed(probabilities, target.kind)))
     return {"answer": answers, "probability": judged.probability, "predicted": predicted, "loss": judged.loss}
 
 
-def _spell(table: BoolArray, target: Target) -> list[str]:
+def _spell(table: BoolArray, target: Target) -> pd.Categorical[str]:
     """The names of the answers of each row of ``table``, [N, A], joined by "|"."""
     rows, places = np.unique(table, axis=0, return_inverse=True)
-    spelled = [target.spell(np.flatnonzero(row).tolist()) for row in rows]
-    return [spelled[place] for place in places.ravel().tolist()]
+    names = pd.Index([target.spell(np.flatnonzero(row).tolist()) for row in rows])
+    return pd.Categorical.from_codes(places.ravel(), names)
 
 
 def settings_of(run: Mapping[str, Any]) -> Settings:

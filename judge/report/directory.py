@@ -17,7 +17,7 @@ from judge.report.tables import Line, lines_of
 from judge.report.warnings import warnings
 from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import measure_consistency
-from judge.utils.cells import table_csv
+from judge.utils.cells import in_text, table_csv
 from judge.utils.files import write_whole
 from judge.utils.outputs import OutputFolder
 
@@ -50,7 +50,8 @@ class RunDirectory(OutputFolder):
             (out / SETTINGS).write_text(settings, encoding="utf-8")
             for name, rows in tables.items():
                 if len(rows):
-                    _plain(rows).to_parquet(out / f"{name}.parquet", index=False)
+                    # With every batch of rows that is read, a dictionary of categories would be read again.
+                    in_text(rows).to_parquet(out / f"{name}.parquet", index=False)
             (out / METRICS).write_text(metrics_json(result), encoding="utf-8")
             if result.quality:
                 quality = pd.concat([found.table() for found in result.quality.values()])
@@ -65,14 +66,9 @@ class RunDirectory(OutputFolder):
                     if len(table):
                         write_whole(folder / f"{name}.csv", table_csv(table).encode())
                 found.images.to_parquet(folder / "images.parquet", index=False)
-                _plain(found.captions).to_parquet(folder / "captions.parquet", index=False)
+                in_text(found.captions).to_parquet(folder / "captions.parquet", index=False)
             self.log("finished", rows=len(result.scores))
         self.publish()
-
-
-def _plain(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with text in place of categories, whose dictionary would be read again with every batch of rows."""
-    return table.astype(dict.fromkeys(table.select_dtypes("category"), str))
 
 
 def metrics_json(result: Result) -> str:

@@ -21,6 +21,7 @@ from judge.metrics.counted.contingency import divide
 from judge.metrics.scores import SCORES, Judged, frequency
 from judge.statistics.intervals import Rows
 from judge.types import BoolArray, FloatArray
+from judge.utils.cells import in_text
 
 CELL = ["named", "tasks", "answer"]
 CAPTION = ["side", "image_id", "index"]
@@ -50,15 +51,14 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
     have n = q = 0.
     """
     asked = rows["probability"].notna().to_numpy() if asked is None else asked
-    correct = (rows["predicted"] == rows["answer"]).to_numpy()
+    correct = rows["predicted"].astype(str).to_numpy() == rows["answer"].astype(str).to_numpy()
     known = rows["baseline"].to_numpy(dtype=np.float64) if score == "gain" else 0.0
     probability, loss = (rows[name].to_numpy(dtype=np.float64) for name in ("probability", "loss"))
     judged = Judged(probability, correct, loss, known)
     scores = np.where(asked, SCORES[score].quantity(judged), 0.0)
     caption = rows.groupby(CAPTION, observed=True, sort=True).ngroup().to_numpy()
     _, first = np.unique(caption, return_index=True)
-    table = rows[[*CAPTION, *CELL]].iloc[first].reset_index(drop=True)
-    table = table.astype(dict.fromkeys(table.select_dtypes("category"), str))
+    table = in_text(rows[[*CAPTION, *CELL]].iloc[first].reset_index(drop=True))
     table = table.assign(n=np.bincount(caption, asked), q=np.bincount(caption, scores))
     if SCORES[score].relative:
         table["baseline"] = np.bincount(caption, np.where(asked, rows["baseline"], 0.0))

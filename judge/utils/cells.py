@@ -1,4 +1,4 @@
-"""Cells of CSV files that people open in a spreadsheet, which would compute a text that begins as a formula does."""
+"""Cells of tables: of CSV files that a spreadsheet opens, which would compute a formula; and text of categories."""
 
 from __future__ import annotations
 
@@ -57,3 +57,8 @@ def _changed(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
         # Of objects whole numbers stay so beside empty cells.
         changed[name] = pd.Series(cells, table.index, object if table[name].dtype == object else None)
     return changed.rename(columns=change)
+
+
+def in_text(table: pd.DataFrame) -> pd.DataFrame:
+    """A table with text in place of categories."""
+    return table.astype(dict.fromkeys(table.select_dtypes("category"), str))

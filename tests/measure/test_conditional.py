@@ -127,7 +127,7 @@ def test_examples_are_the_captions_that_tell_most(two: Result) -> None:
     scores, examples = two.scores, two.examples
     gains = (scores["baseline"] - scores["loss"]) * np.where(scores["side"] == "generated", 1, -1)
     counts = scores.drop_duplicates("image_id")["answer"].value_counts()
-    added = gains / scores["answer"].map(counts) / 4 / 2  # Four roles, two classes.
+    added = gains / scores["answer"].astype(str).map(counts) / 4 / 2  # Four roles, two classes.
     each = added.groupby([scores["captioner"], scores["image_id"]], observed=True).sum()
     for captioner in ("first", "told"):
         own = examples[(examples["captioner"] == captioner) & (examples["chosen"] == "adds")]

@@ -17,6 +17,7 @@ from judge.metrics.amplification import AMPLIFICATIONS
 from judge.metrics.scores import SCORES, Judged
 from judge.statistics.summary import Summary
 from judge.statistics.validity import void_rows
+from judge.text.coded import multi_hot
 from judge.types import Predictions, Sample, Target
 
 # Those that are a mean, or a function of one, without another mean beside it.
@@ -76,8 +77,8 @@ def test_what_predictions_say_of_samples_by_hand() -> None:
     assert said.probability == pytest.approx([0.9 * 0.8 * 0.5, 0.9 * 0.2 * 0.6])
     assert said.correct.tolist() == [True, False]
     assert said.loss == pytest.approx(-np.log([0.9 * 0.8 * 0.5, 0.9 * 0.2 * 0.6]) / 3)
-    names = judge_answers(samples, several)
-    assert (names["answer"], names["predicted"]) == (["cup|tie", "cup|dog"], ["cup|tie", "cup"])
+    names = judge_answers(multi_hot([of.answers for of in samples], 3), several)
+    assert ([*names["answer"]], [*names["predicted"]]) == (["cup|tie", "cup|dog"], ["cup|tie", "cup"])
 
 
 @given(st.floats(0.01, 1.0), st.floats(0.01, 1.0))

@@ -24,6 +24,7 @@ from judge.errors import JudgeError
 from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe, find_judge
 from judge.judges.encoders import build_vocabulary, make_lstm
 from judge.measure.table import judge_answers
+from judge.text.coded import multi_hot
 from judge.training import loop
 from judge.training.batches import make_optimiser, to_probabilities
 from judge.training.checkpoint import Checkpoint, History, read_history
@@ -187,7 +188,7 @@ def test_best_epoch_is_the_one_of_least_validation_loss() -> None:
     for keep in ("last", "best"):
         judge = make_judge(Words, epochs=15, learning_rate=0.2, keep=keep).fit(samples, seed=1, validation=validation)
         found = judge.predict(validation)
-        loss[keep] = judge_answers(validation, found)["loss"].mean()
+        loss[keep] = judge_answers(multi_hot([of.answers for of in validation], 2), found)["loss"].mean()
     assert loss["best"] < loss["last"]
     assert (len(judge.history.training), len(judge.history.validation)) == (15, 15)
     assert min(judge.history.validation) == pytest.approx(loss["best"])
@@ -411,7 +412,7 @@ def test_a_judge_that_is_certain_and_wrong_has_a_finite_loss(kind: TargetKind, w
     found = judge.predict(samples).probabilities
     assert ((found > 0) & (found < 1)).all()
     assert found[:3].argmax(axis=1).tolist() == [0, 1, 2]
-    losses = judge_answers(samples, Predictions(found, target))["loss"]
+    losses = judge_answers(multi_hot([of.answers for of in samples], 3), Predictions(found, target))["loss"]
     assert np.isfinite(losses).all()
     if whole:
         # Ten times a log-probability of -200: below all that float64 holds, log(2^-1022).
