@@ -53,6 +53,8 @@ SMALL: dict[str, object] = {
 }  # fmt: skip
 """Options that a command gets if it has and does not give them: the defaults take hours on many images, and masks of
 untrained networks are refused."""
+GROUPED = {"epochs": "training", "least": "ba"}
+"""Of these, the ones that an option takes with others."""
 FEWER = {"seeds": 2}
 """Of what a page asks for the protocol of a paper, so many are enough."""
 EARLIER = ["--human", "captions_human.json", "--captions", "nic_plus.json", "--labels", "gender.csv"]
@@ -160,7 +162,10 @@ def run(words: list[str], files: BlockFiles, folder: Path) -> None:
     for name, value in SMALL.items():
         if name == "backbone_weights" and whole:
             continue
-        if name in given and given[name] in (None, (), [], {}):
+        group, told = GROUPED.get(name, ""), given.get(GROUPED.get(name, ""))
+        if group in given and not any(f"{name}=" in text for text in told or ()):
+            own += [f"--{group}", f"{name}={value}"]
+        elif name in given and given[name] in (None, (), [], {}):
             own += ["--" + name.replace("_", "-"), *([str(value)] if value is not True else [])]
     for name, most in FEWER.items():
         if int(given.get(name) or 0) > most:

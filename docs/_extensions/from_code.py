@@ -71,7 +71,7 @@ def walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 def _item(term: str, text: str) -> nodes.definition_list_item:
     words = nodes.term("", "", nodes.literal(term, term))
-    return nodes.definition_list_item("", words, nodes.definition("", _prose(text)))
+    return nodes.definition_list_item("", words, nodes.definition("", *map(_prose, text.split("\n\n"))))
 
 
 def _prose(text: str) -> nodes.paragraph:

@@ -69,7 +69,7 @@ def one_line_faults() -> Iterator[None]:
             command, what = error.ctx.command_path if error.ctx else "judge", error.format_message()
             extra = "repeat the option before each value, as in --captions A --captions B; "
             mend = f"{extra if 'extra argument' in what else ''}see {command} --help"
-            name = getattr(error, "option_name", "").strip("-").replace("-", "_")
+            name = getattr(error, "option_name", "").strip("-").removeprefix("no-").replace("-", "_")
             if flag := getattr(error.ctx and error.ctx.command, "grouped", {}).get(name):
                 mend = f"write {flag}=VALUE"
             where = command if " " in command else ""

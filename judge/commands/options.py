@@ -141,8 +141,10 @@ def _grouped(kind: type[Settings], group: str) -> list[str]:
 
 def _group(kind: type[Settings], group: str) -> Any:
     """The option of several fields, ``--training epochs=3,clip=1``."""
+    from judge.config import GROUPS
+
     names = _grouped(kind, group)
-    lines = ["several with commas, or repeatable:", *(f"{name}: {_help(kind, name)}" for name in names)]
+    lines = [f"{GROUPS[group]}; several are joined by commas:", *(f"{name}: {_help(kind, name)}" for name in names)]
     settings: dict[str, Any] = {"help": "\n\n".join(lines), "rich_help_panel": kind.panel_of(names[0])}
     return Annotated[list[str] | None, typer.Option(f"--{group}", metavar="NAME=VALUE", hidden=True, **settings)]
 
@@ -172,16 +174,16 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
 def _apart(kind: type[Settings], group: str, entries: list[str]) -> dict[str, str]:
     """Field -> value, of texts ``NAME=VALUE`` of a group."""
     names, found = _grouped(kind, group), dict[str, str]()
-    for entry in ",".join(entries).split(","):
-        name, _, value = entry.partition("=")
-        name = name.strip().replace("-", "_")
+    for entry in filter(str.strip, ",".join(entries).split(",")):
+        name, value = (part.strip() for part in entry.partition("=")[::2])
+        name = name.replace("-", "_")
         if name not in names:
             raise JudgeError(f"unknown name '{name}'", where=f"--{group}", mend=nearest(name, names))
         if not value:
             raise JudgeError(f"'{name}' has no value", where=f"--{group}", mend=f"write --{group} {name}=VALUE")
         if name in found:
             raise JudgeError(f"'{name}' twice", where=f"--{group}", mend=f"keep one of {found[name]}, {value}")
-        found[name] = value.strip()
+        found[name] = value
     return found
 
 

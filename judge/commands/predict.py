@@ -13,6 +13,7 @@ from judge.config.judges import SavedJudgeSettings
 from judge.config.values import IMAGES, Detector
 from judge.corpus import refuse_unread
 from judge.corpus.captions import ReadOptions, read_captions
+from judge.corpus.columns import check_owners
 from judge.errors import JudgeError
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import guessed
@@ -67,12 +68,13 @@ class Prepared:
     notes: Sequence[str]
 
 
-def prepare(config: PredictConfig, progress: Progress | None = None) -> Prepared:
-    """Open the judge that settings name, and prepare captions and images for it."""
+def prepare(config: PredictConfig, progress: Progress | None = None, *, owners: Sequence[str] = ()) -> Prepared:
+    """Open the judge that settings name, and prepare captions and images for it; ``owners``: tables that are read."""
     saved = open_saved(config)
     preparation = check_reads(saved)
     reading = ReadOptions(config.split, columns=config.columns, several=True, where=config.where, alone=True)
     captions = read_captions(config.captions, reading, side="generated")
+    check_owners(config.columns, ["captions", captions.name, *owners])
     refuse_unread(config.columns, [captions])
     parts = sample_captions(captions.by_image, saved)
     images = _open_images(config, saved, sorted(captions.by_image), progress) if saved.sees else None

@@ -234,7 +234,8 @@ def precision_notes(config: RunSettings) -> list[str]:
     if launch_precision() != "no" or computes_on() == "cpu":
         return []
     what = "judges of transformers compute in float32 on this GPU, without TF32: exact, and slow"
-    return [f"{what}. --training precision=bf16 is faster and differs in the third digit; precision=no omits this note"]
+    other = "--training precision=bf16 is faster and differs in about the third digit"
+    return [f"{what}. {other}; --training precision=no omits this note"]
 
 
 def open_checkpoints(folder: Path) -> set[str]:

@@ -9,6 +9,7 @@ from judge.config import flag_of
 from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.judges import QUICK, JudgedSettings, JudgeSettings, RunSettings, SightSettings, TrainingSettings
 from judge.corpus.captions import OF_LABELS
+from judge.corpus.columns import split_role
 from judge.errors import JudgeError
 from judge.judges import EMBEDDED, FILES, HUGGING_FACE, OF_BACKBONES, SEEING, find_judge
 from judge.measure.jobs import choose_judges
@@ -84,12 +85,12 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         ("labels", "labels of a file", any(labelled)),
         ("objects", "--objects", bool(config.objects)),
     ):
-        roles = [f"--column {role}" for role in config.columns if role.startswith(f"{table}.") and not is_read]
+        roles = [f"--column {role}" for role in config.columns if split_role(role)[0] == table and not is_read]
         lines += [(", ".join(config.metrics), others, roles)] if roles else []
     for by, others, named in lines:
         yield f"{' '.join(named)} {'are' if named[1:] else 'is'} not used by {by}, but by {others}"
     if getattr(config, "precision", None) == "fp16" and "precision" in read and computes_on() == "cpu":
-        yield "--training precision=fp16 has no effect on a CPU: judges compute in float32, as with precision=no"
+        yield "--training precision=fp16 has no effect on a CPU: judges compute in float32"
 
 
 def log_unread(config: JudgedSettings) -> None:

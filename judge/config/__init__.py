@@ -21,6 +21,8 @@ from judge.utils.reading import parse_yaml, read_small_text
 
 PANELS = ("Calibration", "Input", "Metrics", "Judges", "Images", "Captions", "Training", "Statistics", "Output")
 """Groups of options in ``--help``, from top to bottom."""
+GROUPS = {"training": "how judges are trained", "ba": "what metric ba counts"}
+"""Options that take several settings, ``--training epochs=3``, and what these say."""
 
 
 class Settings(BaseModel):
@@ -96,6 +98,7 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         key = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             mend = nearest(key, list(kind.model_fields))
+            mend = "give its names as settings, such as epochs and least" if key in GROUPS else mend
             raise JudgeError(f"unknown key '{key}'", where=where, mend=mend) from None
         flag = flag_of(kind, key)
         if first["type"] == "missing":

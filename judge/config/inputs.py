@@ -236,3 +236,10 @@ class FolderSettings(MaskedSettings):
     images: Path = option(..., values.IMAGES, essential=True)
     labels: values.LabelFiles = option(None, f"{values.LABELS}, to choose the object to hide", repeated="[NAME=]FILE")
     device: str | None = option(None, *values.DEVICE)
+
+    @field_validator("columns")
+    @classmethod
+    def _of_labels(cls, value: dict[str, str]) -> dict[str, str]:
+        if others := [role for role in value if not role.startswith("labels.")]:
+            raise ValueError(f"'{others[0]}' is no column of labels, the only table that is read: labels.ROLE=NAME")
+        return value

@@ -96,7 +96,9 @@ class SightSettings(Settings):
         "halves their memory", panel="Training",
     )  # fmt: skip
     checkpointing: bool = trained(
-        False, "yes: a Hugging Face captioner's layers are computed twice, for less memory", panel="Training"
+        False,
+        "yes or no, whether a Hugging Face captioner's layers are computed twice, for less memory",
+        panel="Training",
     )
     attn_implementation: str | None = trained(
         None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice",
@@ -137,7 +139,7 @@ class TrainingSettings(Settings):
         None, "share of steps in which the learning rate rises from 0; for fine-tuning 0.03 to 0.1", "0", ge=0, lt=1
     )
     decay: bool | None = trained(
-        None, "yes: the learning rate falls to 0 by the last step; usual for fine-tuning", "no"
+        None, "yes or no, whether the learning rate falls to 0 by the last step; usual for fine-tuning: yes", "no"
     )
     clip: float | None = trained(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
     precision: Annotated[Literal["no", "bf16", "fp16"] | None, values.NoIsAWord] = trained(

@@ -7,15 +7,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from os.path import exists as is_path
 from pathlib import Path
 from typing import Any, Self
 
 from judge.corpus.captions import ReadOptions, read_captions
+from judge.corpus.columns import TABLES, check_owners, split_role
 from judge.corpus.files import Given, listed
 from judge.corpus.labels import read_labels
 from judge.corpus.tasks import Tasks, read_tasks
-from judge.errors import JudgeError, in_python, nearest, python_words, some
+from judge.errors import JudgeError, in_python, python_words, some
 from judge.text.combined import AND
 from judge.text.lexicon import Lexicon, load_lexicon, named_lexicons
 from judge.types import Captions, Doubt, Labels
@@ -131,7 +133,9 @@ class Corpus:
         _check_lists({"human": given[0] if several else human, "labels": labels, "objects": objects, **named})
         labels, columns = classes(labels), options.columns or {}
         objects = objects if objects is None or isinstance(objects, Tasks) else read_tasks(objects, columns=columns)
-        check_owners(columns, ["human", *named])
+        # A command notes columns of tables that it does not read.
+        tables = [*compress(TABLES, (options.command or labels is not None, options.command or objects is not None))]
+        check_owners(columns, ["captions", "human", *named, *tables])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
         people = _unite([read_captions(path, options, side="human") for path in given] or [Captions("human", {})])
         refuse_unread(columns, [people, *generated])
@@ -248,23 +252,11 @@ def _unite(parts: Sequence[Captions]) -> Captions:
     )
 
 
-_TABLES = "labels", "objects"  # What may own columns beside captions.
-
-
-def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:
-    """Refuse a column of captions that do not exist ("humn.caption")."""
-    known = ["captions", *captions, *_TABLES]
-    for role in columns:
-        owner = role.rpartition(".")[0]
-        if owner and owner not in known:
-            raise JudgeError(f"no captions are called '{owner}'", where=f"--column {role}", mend=nearest(owner, known))
-
-
 def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> None:
     """Refuse a column by which no file was read; one that only some files lack is fine."""
     for role, column in columns.items():
-        owner, where = role.rpartition(".")[0], f"--column {role}"
-        if owner in _TABLES:
+        owner, where = split_role(role)[0], f"--column {role}"
+        if owner in TABLES:
             continue
         own = [one for one in captions if owner in {"", one.name} or (owner == "captions" and one.name != "human")]
         if not any(column in side.fields for side in own):

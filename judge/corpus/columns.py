@@ -42,6 +42,8 @@ LISTS = frozenset({*_HUMAN[0], *_HUMAN[1], "filtered_resps"})
 #: Columns that number rows and name no images: 5 here is not COCO's image 5.
 ROW_NUMBERS = frozenset(IDS[-1])
 
+TABLES = "labels", "objects"
+"""What has columns beside captions."""
 _LOOK_AT = 1000  # Rows whose cells and columns are looked at.
 _BASE64 = ("/9j/", "iVBOR", "R0lGOD", "UklGR", "data:")
 
@@ -50,9 +52,23 @@ def columns_for(columns: Mapping[str, str], side: Side, name: str) -> dict[str, 
     """Role ("image_id", "caption") -> column of one file; the most specific of :attr:`ReadOptions.columns` counts."""
     found: dict[str, str] = {}
     for owner in ("", *(("human",) if side == "human" else ("captions", name))):
-        parts = ((role.rpartition("."), column) for role, column in columns.items())
-        found |= {role: column for (of, _, role), column in parts if of == owner}
+        parts = ((split_role(role), column) for role, column in columns.items())
+        found |= {role: column for (of, role), column in parts if of == owner}
     return found
+
+
+def split_role(role: str) -> tuple[str, str]:
+    """Whose column a role is, "" for all captions, and what it holds: "labels.age.group" is ("labels", "age.group")."""
+    owner, _, held = role.partition(".")
+    return (owner, held) if owner in TABLES else (role.rpartition(".")[0], role.rpartition(".")[2])
+
+
+def check_owners(columns: Mapping[str, str], owners: Collection[str]) -> None:
+    """Refuse a column of something that is not read ("humn.caption")."""
+    for role in columns:
+        if (owner := split_role(role)[0]) and owner not in owners:
+            what = f"there is no table of {owner}" if owner in TABLES else f"no captions are called '{owner}'"
+            raise JudgeError(what, where=f"--column {role}", mend=nearest(owner, sorted(owners)))
 
 
 def columns_of_table(
@@ -63,7 +79,9 @@ def columns_of_table(
     Raises:
         JudgeError: a role that is none of ``roles``.
     """
-    found = {role.partition(".")[2]: name for role, name in columns.items() if role.startswith(f"{table}.")}
+    found = {
+        held: name for (of, held), name in zip(map(split_role, columns), columns.values(), strict=True) if of == table
+    }
     for role in found.keys() - {*roles}:
         mend = nearest(role, sorted(roles))
         raise JudgeError(f"{table} have no column of '{role}'", where=f"--column {table}.{role}", mend=mend)

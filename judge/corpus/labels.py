@@ -83,11 +83,12 @@ class LabelOptions:
             attributes: others, whose columns may be named too.
         """
         found = columns_of_table(columns, "labels", {"image_id", "scene", attribute, *attributes})
+        scene = None if attribute == "scene" else found.get("scene")
         return replace(
             self,
             id_column=found.get("image_id", self.id_column),
             label_column=found.get(attribute, self.label_column),
-            scene_column=found.get("scene", self.scene_column),
+            scene_column=scene or self.scene_column,
         )
 
 

@@ -59,7 +59,7 @@ class Cached:
         self.folder = folder / f"{detector.name}-{digest}"
         self.name, self.key = detector.name, detector.key
         self.categories = tuple(dict.fromkeys(self.names.get(name, name) for name in detector.categories))
-        with writing(f"--cache {folder}"):
+        with writing(f"--cache: {folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:

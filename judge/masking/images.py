@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from judge.errors import JudgeError
-from judge.masking import MAX_PIXELS
 from judge.masking.archives import SUFFIXES, find_archive, usable_id
 from judge.masking.instances import LoadedImage, Pixels
 from judge.utils.files import is_encodable, resolved
@@ -31,6 +30,8 @@ SHEET_NAME, TABLE_NAME = "contact_sheet.png", "masks.parquet"
 # Pillow's other formats are parsers that no data set of captions needs. (Its JPEG reader opens MPO too.)
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 _ORIENTATION, _TURNED, _ON_ITS_SIDE = 0x0112, range(2, 9), range(5, 9)
+# Pillow's own limit against decompression bombs, 2**30 / 12: an image of 9,459 x 9,459.
+MAX_PIXELS = 89_478_485
 _NOT_AN_IMAGE = "give a JPEG, PNG, WebP, BMP, GIF or TIFF file, or download it again"
 
 

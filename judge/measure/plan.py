@@ -184,7 +184,7 @@ class Result:
 
     Attributes:
         summaries: one per captioner, metric and judge.
-        scores: the rows of ``scores.parquet``: answers of judges; empty without judged metrics.
+        scores: the rows of ``scores.parquet``: answers of judges, texts as categories; empty without judged metrics.
         counts: the rows of ``counts.parquet``, texts as categories: names in captions; empty without counted metrics.
         replicates: the rows of ``replicates.parquet``: values on parts of the data, and on resampled data.
         run: what the numbers depend on: protocol, labels, coverage, alignment, dropped images, chosen C.

@@ -219,7 +219,7 @@ def _fits(result: Result) -> Iterator[str]:
     told = result.scores.dropna(subset="fit").groupby([*keys, "answer", "side"], observed=True)["fit"]
     rows = told.mean().unstack().reset_index()
     each = rows["answer"].astype(str) + rows.agg(" {0.generated:.2f} (a person's {0.human:.2f})".format, axis=1)
-    for key, classes in each.groupby([rows[name] for name in keys]):
+    for key, classes in each.groupby([rows[name] for name in keys], observed=True):
         captioner, metric, judge = map(str, key)
         yield (
             f"{name_row(find_metric(metric), judge)}: the captions of {captioner} fit what is known of their images "

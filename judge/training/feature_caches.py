@@ -45,7 +45,7 @@ class FeatureCache(ABC):
 
     def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
         self.network, self.keys, self.key = network, keys, network.key
-        self.folder, self._where = folder / digest_of(f"{_FORMAT} {network.key}"), f"--cache {folder}"
+        self.folder, self._where = folder / digest_of(f"{_FORMAT} {network.key}"), f"--cache: {folder}"
         with writing(self._where):
             self.folder.mkdir(parents=True, exist_ok=True)
 

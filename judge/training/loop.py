@@ -149,7 +149,7 @@ class NetworkJudge:
         layers = [layer for layer in self.module.train().modules() if layer.training]
         normalises = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in layers)
         self.micro_batch = trainer.choose_micro_batch(self.recipe, normalises=normalises)
-        mend = f"take a smaller --training micro_batch=N, or {_SMALLER}"
+        mend = f"take a smaller --training {'batch_size' if normalises else 'micro_batch'}=N, or {_SMALLER}"
         with report_lack_of_memory(self.where, mend, alone=not trainer.parallel):
             self._train(samples, validation, seed)
         return self

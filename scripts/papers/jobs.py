@@ -80,8 +80,10 @@ class Step:
     def options(self) -> Iterator[list[str]]:
         """Each option and its value, as often as it is given."""
         for name, value in self.settings.items():
-            flag = flag_of(self.kind, name)
-            if value is True:
+            flag, group = flag_of(self.kind, name), shown(self.kind, name)["group"]
+            if group and value is not None:
+                yield [f"--{group}", f"{name}={'yes' if value is True else value}"]
+            elif value is True:
                 yield [flag]
             elif isinstance(value, Mapping):
                 pairs = [(key, of if isinstance(of, tuple) else (of,)) for key, of in value.items()]

@@ -26,7 +26,7 @@ Tree = dict[str, str]
 """Name -> checksum of each file; folders, and files that state times or the sizes of those that do, have none."""
 States = dict[str, tuple[int, int, int]]
 """Path -> number, size and time of each file."""
-FEATURES = re.compile(r"features/[0-9a-f]+/[0-9a-f]+\.safetensors")
+FEATURES = re.compile(r"cache/features/[0-9a-f]+/[0-9a-f]+\.safetensors")
 _UNEQUAL = {"log.jsonl", MANIFEST}
 _STORES = {"members", ".finished"}
 _OTHERS = (

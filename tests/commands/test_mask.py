@@ -179,6 +179,7 @@ def test_faults_of_the_whole_command_leave_nothing(world: World) -> None:
         (new, ["--hide", "object", "--category", "dgo"], "no category 'dgo'. Did you mean 'dog'?"),
         (new, ["--hide", "object"], "--hide: nothing says which object goes with the attribute. Give --labels, or"),
         (new, ["--foreground", "smallest"], "'foreground"),
+        (new, ["--column", "gender=sex"], "'gender' is no column of labels"),
         *((place, [], "--out") for place in (world.images, link, link / "sub", world.images / "sub" / "deeper")),
         (world.root, ["--overwrite"], "which is read"),
     ):

@@ -289,6 +289,9 @@ def test_captions_are_chosen_by_columns(command: str, trained: Trained, tmp_path
     assert "new.csv: no column 'knid' for --where. Did you mean 'kind'?" in refusal(*given, "--where", "knid=new")
     assert "new.csv: no captions of split 'test'" in refusal(*given, "--split", "test")
     assert "no file of captions was read by a column 'txt'" in refusal(*given, "--column", "caption=txt")
+    if command == "predict":
+        assert "there is no table of labels" in refusal(*given, "--column", "labels.gender=sex")
+    assert "Did you mean 'captions'?" in refusal(*given, "--column", "caption.caption=text")
     assert not out.exists()
     assert "1 captions of 1 images" in done_well(*given, "--where", "kind=new", "--column", "caption=text").stdout
 

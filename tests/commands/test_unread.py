@@ -106,7 +106,7 @@ def test_settings_that_nothing_reads(settings: dict[str, object], lines: list[st
 @pytest.mark.parametrize(
     ("device", "precision", "judge", "told"),
     [
-        ("cpu", "fp16", "lstm", ["--training precision=fp16 has no effect on a CPU: judges compute in float32, as wi"]),
+        ("cpu", "fp16", "lstm", ["--training precision=fp16 has no effect on a CPU: judges compute in float32"]),
         ("cpu", "bf16", "lstm", []),
         ("cuda", "fp16", "lstm", []),
         ("cpu", "fp16", "linear", ["--training precision is not used by linear, but by "]),

@@ -383,6 +383,8 @@ def test_faults_name_keywords_of_python(inputs: dict[str, dict[str, Any]]) -> No
             "lower --training learning_rate=X, or use --training precision=no",
             "lower learning_rate=X, or use precision='no'",
         ),
+        ("use --column labels.sex=gender", "use columns={'labels.sex': 'gender'}"),
+        ("name it with --column labels.skin-tone=NAME", "name it with columns={'labels.skin-tone': NAME}"),
         ("give --baseline too, or --text whole.", "give baseline too, or text='whole'."),
         (
             "run judge report XX --format md, or use --judge lstm",
@@ -418,6 +420,7 @@ def test_columns_of_objects_in_memory() -> None:
     assert line.startswith(
         "columns={'objects.picture': ...}: objects have no column of 'picture'. Known: image_id, object"
     )
+    assert "there is no table of objects" in fault_of(evaluate, **given, columns=thing)
     line = fault_of(evaluate, **given, objects=objects, columns={**thing, "objects.image_id": "pic"})
     assert "10 of each are needed" in line  # The objects were read.
 

@@ -56,7 +56,8 @@ def stored_files(folder: Path) -> list[Path]:
     """Answers or weights of each judge, in turn, and features."""
     answers = sorted(path for path in (folder / "judges").glob("*.safetensors") if ".weights" not in path.name)
     weights = [path.with_suffix(".weights.safetensors") for path in answers]
-    return [*answers[::2], *filter(Path.exists, weights[1::2]), *sorted((folder / "features").rglob("*.safetensors"))]
+    features = sorted((folder / "cache" / "features").rglob("*.safetensors"))
+    return [*answers[::2], *filter(Path.exists, weights[1::2]), *features]
 
 
 def flip(path: Path) -> None:
