@@ -190,9 +190,11 @@ def judge_answers(truth: BoolArray, predictions: Predictions) -> Columns:
 
 def _spell(table: BoolArray, target: Target) -> pd.Categorical[str]:
     """The names of the answers of each row of ``table``, [N, A], joined by "|"."""
-    rows, places = np.unique(table, axis=0, return_inverse=True)
-    names = pd.Index([target.spell(np.flatnonzero(row).tolist()) for row in rows])
-    return pd.Categorical.from_codes(places.ravel(), names)
+    packed = np.packbits(table, axis=1)  # To compare whole rows takes 50 times as long.
+    keys = packed.view(f"V{packed.shape[1]}").ravel()
+    _, first, places = np.unique(keys, return_index=True, return_inverse=True)
+    names = pd.Index([target.spell(np.flatnonzero(row).tolist()) for row in table[first]])
+    return pd.Categorical.from_codes(places, names)
 
 
 def settings_of(run: Mapping[str, Any]) -> Settings:
