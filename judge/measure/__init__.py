@@ -82,9 +82,8 @@ def measure(
         ready()
     for line in chain(warn_of_few(work.conditional, plan.small), warn_of_many(work.jobs, plan, setup)):
         _logger.info(line)
-    work = _see(work, setup, progress)
     # Before any training: processes that train keep much memory.
-    conditional = _conditional(work, setup, progress)
+    conditional = _conditional(_see(work, setup, progress), setup, progress)
     give_back()
     _, setup, answers, refits = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
