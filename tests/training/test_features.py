@@ -196,7 +196,7 @@ def test_faults(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(JudgeError, match="--backbone: its features do not fit into half precision"):
         cache_of(pictures, tmp_path / "kept", Loud()).compute(["0"], device=CPU)
     (tmp_path / "file").write_text("")
-    with pytest.raises(JudgeError, match=r"--cache .*file: cannot be written"):
+    with pytest.raises(JudgeError, match=r"--cache: .*file: cannot be written"):
         cache_of(pictures, tmp_path / "file", Loud())
     picture = (folder / "16.png").read_bytes()
     (folder / "16.png").write_bytes(b"no picture")
