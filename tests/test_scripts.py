@@ -43,7 +43,6 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     told = ["--human", drawn.human, "--labels", drawn.labels, "--model", tmp_path / "git", *folded]
     told += [*pictures_of(drawn)]
     captioned = ["evaluate", *told, "--metrics", "lic,imagecaptioner2", "--judge", "self", "--tuning", "reading"]
-    captioned += ["--caption-batch", 4]
     ablate = ["ablate", "masks", *told, "--metrics", "lic", "--masks", "none,box", "--hides", "person"]
     one, two = tmp_path / "one", tmp_path / "two"
     both: list[object] = []
