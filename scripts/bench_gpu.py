@@ -12,8 +12,7 @@ seconds, to test the script alone. The parts:
 - ``peak``: products of large square matrices, in bf16 and in float32 without TF32.
 - ``lic``: LIC's LSTM protocol for a captioner, 60 judges of 9,700 captions, and a plain loop in PyTorch. An epoch of
   two judges is measured; times 20 and 60 it is the protocol.
-- ``members``: SAT, GRIT and BERT-ft judges, eight at a time by 1, 4 and 8 workers; one at a time, with stored features
-  in the GPU's memory and from files.
+- ``members``: SAT, GRIT and BERT-ft judges, eight at a time by 1, 4 and 8 workers.
 - ``blip``: a BLIP of base size in bf16, by the trainer and on one batch that lies ready, as share of the peak, and the
   GPU's utilisation.
 - ``lora``: a LLaVA of 7B shape with LoRA in bf16: memory, and seconds of a step.
@@ -132,14 +131,11 @@ def members(shapes: Shapes) -> Figures:
             Member(find_judge(name), drawn.target, drawn.samples, split, seed) for seed in range(shapes.of(8, 2))
         ]
         recipe = {"epochs": shapes.of(10, 1)}
-        setup = TrainingSetup(recipe, materials=materials, features=shapes.folder / "features")
-        ways = {f"{workers} workers": replace(setup, workers=workers) for workers in (1, 4, 8)[: shapes.of(3, 1)]}
-        # Processes that prepare batches read features from files; without them the GPU holds these.
-        ways |= {"1 worker, features from files": replace(setup, workers=1, loaders=2)}
-        for way, setup in ways.items():
+        for workers in (1, 4, 8)[: shapes.of(3, 1)]:
+            setup = TrainingSetup(recipe, workers=workers, materials=materials, features=shapes.folder / "features")
             train_members(several[:1], setup, then=_sum)  # Features are computed once.
             took = seconds(lambda several=several, setup=setup: train_members(several, setup, then=_sum))  # type: ignore[misc]
-            found[f"{name}, {way}, judges a minute"] = 60 * len(several) / took
+            found[f"{name}, {workers} workers, judges a minute"] = 60 * len(several) / took
     return found
 
 
