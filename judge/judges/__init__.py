@@ -67,7 +67,7 @@ class Features(Protocol):
         """How many of the positions, the last ones, are boxes."""
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D] float16, on the device that holds them or the CPU; zeros for a sample without an image."""
+        """[B, P, D] float16, on the CPU; zeros for a sample without an image."""
 
 
 class Backbone(Protocol):

@@ -81,8 +81,7 @@ def load_batches(
         collate_fn=collate,
         num_workers=workers,
         multiprocessing_context="fork" if workers else None,
-        # Such memory is copied while the GPU computes; without workers, features may lie on the GPU already.
-        pin_memory=workers > 0 and device.type == "cuda",
+        pin_memory=device.type == "cuda",  # Such memory is copied while the GPU computes.
         generator=torch.Generator(),  # Its own: dropout draws from the global one.
     )
     for found in loader:

@@ -7,7 +7,6 @@ the network: epochs, seeds, folds, sides and later runs compute nothing again.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,7 +27,6 @@ from judge.utils.parallel import usable_cores
 from judge.utils.tensors import peek_notes, read_sound, write_tensors
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 Place = tuple[Path, int]
@@ -58,7 +56,6 @@ class FeatureStore:
 
     def __post_init__(self) -> None:
         self._open = lru_cache(maxsize=128)(open_rows)  # A process may usually open 1,024 files.
-        self._held: tuple[dict[str | None, int], Tensor] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """Another process opens the files itself."""
@@ -69,31 +66,15 @@ class FeatureStore:
         return name_words(sample.words) if self.kind == "caption" else sample.image
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D], on the device that holds the features, else on the CPU; zeros for a sample without an image."""
+        """[B, P, D]; zeros for a sample without an image."""
         import torch
 
-        if self._held:
-            places, held = self._held
-            wanted = torch.tensor([places[self.name(sample)] for sample in samples], device=held.device)
-            return held.index_select(0, wanted)
         rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
         for place, sample in enumerate(samples):
             name = self.name(sample)
             if name is not None:
                 rows[place] = self.row(self.places[name])
         return torch.from_numpy(rows)
-
-    def hold(self, device: torch.device, room: int) -> None:
-        """Keep all features in the memory of a device, if ``room`` bytes hold them: no batch is read from files."""
-        import torch
-
-        if self._held or 2 * math.prod(self.shape) * (len(self.places) + 1) > room:
-            return
-        names = [*self.places]
-        held = torch.zeros((len(names) + 1, *self.shape), dtype=torch.float16, device=device)
-        for row, name in enumerate(names):
-            held[row] = torch.from_numpy(self.row(self.places[name]))
-        self._held = {**{name: row for row, name in enumerate(names)}, None: len(names)}, held
 
     def row(self, place: Place) -> npt.NDArray[np.float16]:
         """[P, D]."""

@@ -35,7 +35,6 @@ from judge.training.batches import (
     weighted_loss,
 )
 from judge.training.checkpoint import Checkpoint, History, load_weights, read_history
-from judge.training.disk_cache import FeatureStore
 from judge.training.launch import gather, is_sharded, shard, uses_fsdp
 from judge.training.member import derive_seed
 from judge.types import Predictions, Sample, Target
@@ -254,8 +253,6 @@ class NetworkJudge:
 
     def _load(self, samples: Sequence[Sample], cut: Sequence[MicroBatch]) -> Iterator[tuple[Batch, Truth]]:
         device, workers = self.trainer.accelerator.device, self.trainer.workers
-        if device.type == "cuda" and not workers and isinstance(features := self.materials.features, FeatureStore):
-            features.hold(device, torch.cuda.mem_get_info(device)[0] // 2)
         return load_batches(self.network, samples, self.target, cut, device=device, workers=workers)
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:

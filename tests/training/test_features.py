@@ -135,21 +135,6 @@ def test_they_are_the_backbones_own_to_half_precision(folder: Path, tmp_path: Pa
     assert torch.equal(pickle.loads(sent).rows(samples_of(*ALL)), store.rows(samples_of(*ALL)))
 
 
-def test_a_device_holds_them_if_it_has_room(folder: Path, tmp_path: Path) -> None:
-    """The same numbers, of files that are gone; another process gets none of them."""
-    store, _ = filled(seen(folder), tmp_path / "kept")
-    wanted = samples_of(17, None, 3, 3)
-    rows, size = store.rows(wanted), 2 * store.rows(wanted)[0].numel() * (len(store.places) + 1)
-    store.hold(torch.device("cpu"), size - 1)
-    assert store._held is None
-    store.hold(torch.device("cpu"), size)
-    for path in (tmp_path / "kept").rglob("*.safetensors"):
-        path.unlink()
-    store._open.cache_clear()
-    assert torch.equal(store.rows(wanted), rows)
-    assert pickle.loads(pickle.dumps(store))._held is None
-
-
 def test_nothing_is_computed_twice(folder: Path, tmp_path: Path) -> None:
     """Not in another run, not for another name of a picture, not for pictures that are added later."""
     pictures, kept = seen(folder), tmp_path / "kept"
