@@ -23,9 +23,9 @@ _COMMAND = re.compile(r"(\bjudge [a-z]+ [^,;]*--[^,;]*)")
 _KEYWORDS = (
     (_OPTION + r"(?:training|ba) (\w+)=([a-z]\w*)", r"\1='\2'"),
     (_OPTION + r"(?:training|ba) (\w+)", r"\1"),
-    (_OPTION + r"column ([\w. &-]*[\w&])=NAME", r"columns={'\1': NAME}"),
-    (_OPTION + r"column ([\w. &-]*[\w&])=(\w+)", r"columns={'\1': '\2'}"),
-    (_OPTION + r"column ([\w. &-]*[\w&])", r"columns={'\1': ...}"),
+    (_OPTION + r"column ([\w.][\w. &-]*)=NAME", r"columns={'\1': NAME}"),
+    (_OPTION + rf"column ([\w.][\w. &-]*)=(.+?){_END}", r"columns={'\1': '\2'}"),
+    (_OPTION + r"column ([\w.]+)", r"columns={'\1': ...}"),
     (_OPTION + r"label-value (\w+)=([^;]+?)(?=, or |;|\.?$| \()", r"label_values={'\1': ['\2']}"),
     (_OPTION + r"label-drop (.+?)(?=\.?$)", r"label_drop=['\1']"),
     (_OPTION + r"(overwrite|several|quality|breakdown|own-captions|allow-unmasked)(?![\w-]| out)", r"--\1=True"),

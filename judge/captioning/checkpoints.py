@@ -135,7 +135,7 @@ class CheckpointWriter:
                     captions[row] = Caption(" ".join(text.split()), is_cut)
 
         for rows in by_shape.values():
-            mend = "let it have weights of bf16 (--dtype of judge caption), or a larger device"
+            mend = "load it in bf16 (judge caption --dtype bf16), or use a larger device"
             run_fitting(partial(write, rows=rows), self.most, where=self.where, mend=mend)
         return captions
 

@@ -177,7 +177,7 @@ class Attribution:
     def explain_judge(self, reference: str) -> None:
         """Explain a judge's answers by words, and by the images of the first caption of each."""
         config, progress = self.config, self.progress
-        data = prepare(config.of_judge(reference), progress, owners=["labels"])
+        data = prepare(config.of_judge(reference), progress, owners=["labels"] if self.labels else [])
         of_words, of_images = _choose_methods(config, data.saved)
         if of_images:
             require("vision", "captum")

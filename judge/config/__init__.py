@@ -98,7 +98,8 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         key = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             mend = nearest(key, list(kind.model_fields))
-            mend = "give its names as settings, such as epochs and least" if key in GROUPS else mend
+            if names := [name for name in kind.model_fields if shown(kind, name)["group"] == key]:
+                mend = f"give its names as settings, such as {names[0]}"
             raise JudgeError(f"unknown key '{key}'", where=where, mend=mend) from None
         flag = flag_of(kind, key)
         if first["type"] == "missing":

@@ -60,7 +60,7 @@ def columns_for(columns: Mapping[str, str], side: Side, name: str) -> dict[str, 
 def split_role(role: str) -> tuple[str, str]:
     """Whose column a role is, "" for all captions, and what it holds: "labels.age.group" is ("labels", "age.group")."""
     owner, _, held = role.partition(".")
-    return (owner, held) if owner in TABLES else (role.rpartition(".")[0], role.rpartition(".")[2])
+    return (owner, held) if held and owner in TABLES else (role.rpartition(".")[0], role.rpartition(".")[2])
 
 
 def check_owners(columns: Mapping[str, str], owners: Collection[str]) -> None:

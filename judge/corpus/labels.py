@@ -83,7 +83,7 @@ class LabelOptions:
             attributes: others, whose columns may be named too.
         """
         found = columns_of_table(columns, "labels", {"image_id", "scene", attribute, *attributes})
-        scene = None if attribute == "scene" else found.get("scene")
+        scene = None if "scene" in {attribute, *attributes} else found.get("scene")
         return replace(
             self,
             id_column=found.get("image_id", self.id_column),

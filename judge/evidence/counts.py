@@ -115,10 +115,10 @@ class CaptionCounter:
 
 
 def joined_tables(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables one after the other; columns of categories in all of them stay such; an empty table without any rows."""
-    tables = [table for table in tables if len(table)]
-    if not tables:
-        return pd.DataFrame()
+    """Tables one after the other; columns that are categories in all of them stay such."""
+    tables = [table for table in tables if len(table)] or tables[:1]
+    if len(tables) < 2:
+        return tables[0].reset_index(drop=True) if tables else pd.DataFrame()
     known = [name for name in tables[0] if all(isinstance(of.dtypes.get(name), pd.CategoricalDtype) for of in tables)]
     table = pd.concat([of.drop(columns=known) for of in tables], ignore_index=True)
     for place, name in enumerate(tables[0]):

@@ -84,6 +84,8 @@ def measure(
         _logger.info(line)
     # Before any training: processes that train keep much memory.
     conditional = _conditional(_see(work, setup, progress), setup, progress)
+    # The vectors of images are not needed any more.
+    conditional = [replace(one, of=of.of) for one, of in zip(conditional, work.conditional, strict=True)]
     give_back()
     _, setup, answers, refits = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]

@@ -102,9 +102,8 @@ def warn_of_few(requests: Sequence[Request], small: float) -> Iterator[str]:
 def measure_conditional(requests: Sequence[Request], *, workers: int) -> list[Measured]:
     """Measure ``requests``, in their order, by at most ``workers`` processes."""
     found = parallel(_measure, requests, workers)
-    # What workers were sent does not stay in memory twice; vectors of images are not needed any more.
-    evidence = [replace(of.of, images=np.zeros((len(of.of.images), 0), np.float32)) for of in requests]
-    return [replace(one, of=of) for one, of in zip(found, evidence, strict=True)]
+    # What workers were sent does not stay in memory twice.
+    return [replace(one, of=request.of) for one, request in zip(found, requests, strict=True)]
 
 
 def gain_words(measured: Sequence[Measured], examples: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from pandas.api.types import union_categoricals
 
 from judge.evidence import Cell, Slot
 from judge.evidence.counts import constant, joined_tables
-from judge.evidence.masked import CaptionTable
+from judge.evidence.masked import CaptionTable, Part
 from judge.measure.jobs import Job
 from judge.metrics import find_metric
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed
@@ -20,7 +20,7 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.text.coded import SampleTable
 from judge.training.member import Member
-from judge.types import BoolArray, FloatArray, IntArray, Predictions, Side, Target
+from judge.types import SIDES, BoolArray, FloatArray, IntArray, Predictions, Side, Target
 
 COLUMNS = [
     *("captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"),
@@ -29,7 +29,7 @@ COLUMNS = [
 """The columns of ``replicates.parquet``."""
 
 Columns = dict[str, Any]
-"""Columns of ``scores.parquet``: arrays, or categories of text."""
+"""Columns of ``scores.parquet``: arrays, or categories of text; "place" stands for those that describe a caption."""
 Answers = tuple[Columns, Mapping[str, float]]
 """The rows of one judge, and its notes, e.g. {"C": 0.1}."""
 
@@ -43,7 +43,7 @@ UNASKED = -1
 
 
 def answer_rows(member: Member, predictions: Predictions) -> Answers:
-    """The rows of ``scores.parquet`` of one member, whose captions are places among its samples; and its notes."""
+    """The rows of one member, in which ``place`` says where a caption is among its samples; and its notes."""
     slot = member.samples
     assert isinstance(slot, Slot)
     places = np.array(member.places(member.split.test), dtype=np.int64)
@@ -94,62 +94,83 @@ def score_table(jobs: Sequence[Job], found: Sequence[Columns]) -> pd.DataFrame:
     parts = []
     for alike in groups.values():  # One table for all: making thousands would take seconds.
         job, names = alike[0][0], _Names.of(alike[0][0].evidence.drawn.table)
-        rows = _joined([_of_captions(job.member, columns, names) for job, columns in alike])
+        asked = [(_slot(job), columns["place"], job.member.seed, job.member.split.fold) for job, columns in alike]
+        rows = _table(asked, [columns for _, columns in alike], names)
         for metric in job.metrics:
             parts.append(_named(rows, job, metric.name))
-            if metric.prior and (unasked := _unasked(alike, names)):
-                parts.append(_named(_joined(unasked), job, metric.name))
+            if metric.prior and len(others := _unasked(asked, job, names)):
+                parts.append(_named(others, job, metric.name))
     return joined_tables(parts)
 
 
-class _Names(NamedTuple):
-    """What the places of a :class:`~judge.evidence.masked.CaptionTable` stand for: categories, and their codes."""
+_Asked = tuple[Slot, IntArray, int, int]
+"""Captions at places of a slot, and the seed and the fold of the judge that was asked about them."""
 
-    images: pd.Index[str]
+
+def _slot(job: Job) -> Slot:
+    assert isinstance(job.member.samples, Slot)
+    return job.member.samples
+
+
+class _Names(NamedTuple):
+    """What places in a ``CaptionTable`` stand for: the code of each place, and the categories."""
+
+    images: tuple[IntArray, pd.Index[str]]
     named: tuple[IntArray, pd.Index[str]]
     tasks: tuple[IntArray, pd.Index[str]]
 
     @classmethod
     def of(cls, table: CaptionTable) -> Self:
-        named, tasks = (pd.Index(said).factorize(sort=True) for said in zip(*table.said, strict=True))
-        return cls(pd.Index(table.images), named, tasks)
+        return cls(*(pd.Index(of).factorize(sort=True) for of in (table.images, *zip(*table.said, strict=True))))
 
 
-def _joined(parts: Sequence[Columns]) -> pd.DataFrame:
-    """The table of parts with the same columns."""
-    columns = {name: [part[name] for part in parts] for name in parts[0]}
-    texts = {name for name, of in columns.items() if isinstance(of[0], pd.Categorical)}
-    return pd.DataFrame(
-        {
-            name: union_categoricals(of, sort_categories=True) if name in texts else np.concatenate(of)
-            for name, of in columns.items()
-        }
+def _table(asked: Sequence[_Asked], answers: Sequence[Columns], names: _Names) -> pd.DataFrame:
+    """The rows of captions that judges were asked about, with their ``answers``."""
+    slots, places, seeds, folds = zip(*asked, strict=True)
+    part, counts = (
+        Part.joined([slot.part.take(of) for slot, of in zip(slots, places, strict=True)]),
+        [*map(len, places)],
     )
+    sides = sorted(SIDES)
+    columns: Columns = {
+        "image_id": _coded(names.images, part.image),
+        "side": pd.Categorical.from_codes(
+            np.repeat([sides.index(slot.side) for slot in slots], counts), pd.Index(sides)
+        ),
+        "index": np.where(part.written < 0, part.index, part.written),
+        "named": _coded(names.named, part.said),
+        "tasks": _coded(names.tasks, part.said),
+        "seed": np.repeat(seeds, counts),
+        "fold": np.repeat(folds, counts),
+    }
+    for name in filter("place".__ne__, answers[0]):
+        parts = [of[name] for of in answers]
+        texts = isinstance(parts[0], pd.Categorical)
+        columns[name] = union_categoricals(parts, sort_categories=True) if texts else np.concatenate(parts)
+    return pd.DataFrame(columns)
 
 
-def _of_captions(member: Member, columns: Columns, names: _Names) -> Columns:
-    """The columns of a member, with those of its captions in place of their places."""
-    assert isinstance(member.samples, Slot)
-    found = _caption_columns(member.samples, columns["place"], member.seed, member.split.fold, names)
-    return found | {name: of for name, of in columns.items() if name != "place"}
+def _coded(names: tuple[IntArray, pd.Index[str]], places: IntArray) -> pd.Categorical[str]:
+    codes, categories = names
+    return pd.Categorical.from_codes(codes[places], categories)
 
 
-def _unasked(jobs: Sequence[tuple[Job, Columns]], names: _Names) -> list[Columns]:
-    """The columns of captions that none of the judges scores."""
-    asked: dict[tuple[Side, int], list[IntArray]] = {}
-    for job, columns in jobs:
-        asked.setdefault((job.member.side, job.member.index), []).append(columns["place"])
-    found = []
-    for key, slot in jobs[0][0].evidence.slots.items():
-        places = np.setdiff1d(np.arange(len(slot)), np.concatenate(asked.get(key, [np.zeros(0, dtype=np.int64)])))
+def _unasked(asked: Sequence[_Asked], job: Job, names: _Names) -> pd.DataFrame:
+    """The rows of captions that none of the judges scores; ``job``: one of theirs."""
+    known: dict[tuple[Side, int], list[IntArray]] = {}
+    for slot, places, *_ in asked:
+        known.setdefault((slot.side, slot.position), []).append(places)
+    found, answers = list[_Asked](), list[Columns]()
+    for key, slot in job.evidence.slots.items():
+        places = np.setdiff1d(np.arange(len(slot)), np.concatenate(known.get(key, [np.zeros(0, dtype=np.int64)])))
         if len(places):
-            columns = _caption_columns(slot, places, UNASKED, UNASKED, names)
             cell, cells = slot.cells
-            columns["answer"] = pd.Categorical([cells[row][2] for row in cell[places].tolist()])
             unknown = np.full(len(places), np.nan)
+            columns: Columns = {"answer": pd.Categorical([cells[row][2] for row in cell[places].tolist()])}
             columns |= {"probability": unknown, "predicted": pd.Categorical([None] * len(places), [""])}
-            found.append(columns | {"loss": unknown, "validation_loss": unknown})
-    return found
+            found.append((slot, places, UNASKED, UNASKED))
+            answers.append(columns | {"loss": unknown, "validation_loss": unknown})
+    return _table(found, answers, names) if found else pd.DataFrame()
 
 
 def _named(rows: pd.DataFrame, job: Job, metric: str) -> pd.DataFrame:
@@ -160,20 +181,6 @@ def _named(rows: pd.DataFrame, job: Job, metric: str) -> pd.DataFrame:
     table = rows.assign(**{column: constant(name, len(rows)) for column, name in names.items()})
     first = ["image_id", "captioner", "side", "index", "metric", "judge", "seed", "fold"]
     return table[[*first, *(name for name in rows.columns if name not in first)]]
-
-
-def _caption_columns(slot: Slot, places: IntArray, seed: int, fold: int, names: _Names) -> Columns:
-    part, count = slot.part.take(places), len(places)
-    (named, classes), (tasks, shown) = names.named, names.tasks
-    return {
-        "image_id": pd.Categorical.from_codes(part.image, names.images),
-        "side": constant(slot.side, count),
-        "index": np.where(part.written < 0, part.index, part.written),
-        "named": pd.Categorical.from_codes(named[part.said], classes),
-        "tasks": pd.Categorical.from_codes(tasks[part.said], shown),
-        "seed": np.full(count, seed),
-        "fold": np.full(count, fold),
-    }
 
 
 def judge_answers(truth: BoolArray, predictions: Predictions) -> Columns:

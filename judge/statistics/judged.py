@@ -51,7 +51,9 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
     have n = q = 0.
     """
     asked = rows["probability"].notna().to_numpy() if asked is None else asked
-    correct = rows["predicted"].astype(str).to_numpy() == rows["answer"].astype(str).to_numpy()
+    answer, predicted = (rows[name].astype("category").cat for name in ("answer", "predicted"))
+    guess = predicted.set_categories(answer.categories).cat.codes.to_numpy()  # -1: what nobody has, or nobody asked.
+    correct = guess == answer.codes.to_numpy()
     known = rows["baseline"].to_numpy(dtype=np.float64) if score == "gain" else 0.0
     probability, loss = (rows[name].to_numpy(dtype=np.float64) for name in ("probability", "loss"))
     judged = Judged(probability, correct, loss, known)

@@ -1,4 +1,4 @@
-"""Cells of tables: of CSV files that a spreadsheet opens, which would compute a formula; and text of categories."""
+"""Cells of tables, and of CSV files that a spreadsheet opens: it would compute a text that begins as a formula does."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def _changed(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
 
 
 def in_text(table: pd.DataFrame) -> pd.DataFrame:
-    """A table with text in place of categories."""
-    return table.astype(dict.fromkeys(table.select_dtypes("category"), str))
+    """A table with text in place of categories; what is missing stays so."""
+    return table.astype({name: table[name].cat.categories.dtype for name in table.select_dtypes("category")})

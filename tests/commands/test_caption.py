@@ -187,7 +187,7 @@ def test_where_memory_is_short_fewer_are_captioned_at_a_time(checkpoint: Callabl
         hook.remove()
         seeing.register_forward_pre_hook(partial(ask_for_room, most=0))
         line = fault_of(writer.write, asked)
-        assert "memory does not hold a single sample a forward pass. Let it have weights of bf16 (--dtype" in line
+        assert "memory does not hold a single sample a forward pass. Load it in bf16 (judge caption --dtype" in line
 
 
 def test_a_prompt_and_a_caption_fit_into_the_captioners_positions(checkpoint: Callable[[str], Path]) -> None:

@@ -383,7 +383,11 @@ def test_faults_name_keywords_of_python(inputs: dict[str, dict[str, Any]]) -> No
             "lower --training learning_rate=X, or use --training precision=no",
             "lower learning_rate=X, or use precision='no'",
         ),
-        ("use --column labels.sex=gender", "use columns={'labels.sex': 'gender'}"),
+        ("use --column labels.sex=the gender; or not", "use columns={'labels.sex': 'the gender'}; or not"),
+        (
+            "--column labels.a --column labels.b are not used by lic, but by b",
+            "columns={'labels.a': ...} columns={'labels.b': ...} are not used by lic, but by b",
+        ),
         ("name it with --column labels.skin-tone=NAME", "name it with columns={'labels.skin-tone': NAME}"),
         ("give --baseline too, or --text whole.", "give baseline too, or text='whole'."),
         (
