@@ -21,6 +21,7 @@ from judge.calibration.grammar import WorldFiles, make_world, simulate, write_wo
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
 from judge.corpus.attributes import multiply_labels, parts_of
+from judge.corpus.labels import LabelOptions
 from judge.corpus.tasks import Tasks
 from judge.types import Captions, Labels
 
@@ -179,6 +180,16 @@ def test_a_corpus_with_labels_of_some(tmp_path: Path) -> None:
     assert again.summaries == found.summaries
     with one_line("labels are of 'place & gender', not of 'gender'"):
         evaluate(three, attribute="gender")
+
+
+def test_an_attribute_may_be_called_scene() -> None:
+    """Its column is then no scene of images; a name with dots is one name."""
+    named = {"labels.scene": "kind", "labels.age.group": "age", "labels.image_id": "photo"}
+    read = LabelOptions().with_columns(named, "scene", ["scene", "age.group"])
+    assert (read.label_column, read.scene_column, read.id_column) == ("kind", None, "photo")
+    read = LabelOptions().with_columns(named, "age.group", ["scene", "age.group"])
+    assert (read.label_column, read.scene_column) == ("age", None)
+    assert LabelOptions().with_columns({"labels.scene": "kind"}, "gender").scene_column == "kind"
 
 
 REFUSED = [

@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pandas as pd
 
-from judge.utils.cells import read_guarded, rows_csv, table_csv
+from judge.utils.cells import in_text, read_guarded, rows_csv, table_csv
 
 
 def test_there_and_back() -> None:
@@ -26,3 +26,10 @@ def test_there_and_back() -> None:
 
 def test_whole_numbers_stay_whole_beside_empty_cells_and_decimals() -> None:
     assert rows_csv(["a", "b"], [[1, 2**60], [None, 2.5]]) == "a,b\n1,1152921504606846976\n,2.5\n"
+
+
+def test_what_is_missing_among_categories_stays_missing() -> None:
+    table = pd.DataFrame({"predicted": pd.Categorical(["nan", None]), "n": [1, 2]})
+    found = in_text(table)
+    assert found["predicted"].isna().tolist() == [False, True]
+    assert not found.select_dtypes("category").columns.any()
