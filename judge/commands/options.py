@@ -40,11 +40,10 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
                 # Rich would keep the docstring's line breaks.
                 self.help = "\n\n".join(" ".join(part.split()) for part in str(getdoc(body)).split("\n\n"))
                 made = typer.Typer(add_completion=False)
-                of_settings = "config" in body.__annotations__
-                wrapped = made.command()(_with_settings(body) if of_settings else one_line_errors()(body))
+                made.command()(_with_settings(body) if "config" in body.__annotations__ else one_line_errors()(body))
                 command = get_command(made)
                 self.params, self.callback, self.loaded = command.params, command.callback, True
-                self.grouped = getattr(wrapped, "grouped", {})
+                self.grouped = _flags_in_groups(body) if "config" in body.__annotations__ else {}
             params: list[Any] = super().get_params(ctx)
             if self.params and self.params[0].name == "file":
                 params[-1].rich_help_panel, params[-1].metavar = "Output", ""  # --help
@@ -58,7 +57,7 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
 
 
 def _with_settings(body: Callable[[Any], int | None]) -> Callable[..., None]:
-    from judge.config import PANELS, flag_of, shown
+    from judge.config import PANELS, shown
 
     kind: type[Settings] = get_type_hints(body)["config"]
 
@@ -81,7 +80,6 @@ def _with_settings(body: Callable[[Any], int | None]) -> Callable[..., None]:
             callback=_show_all, rich_help_panel="Output",
         )  # fmt: skip
         annotations["help_all"] = Annotated[bool, every]
-    command.grouped = {name: flag_of(kind, name) for name in names if shown(kind, name)["group"]}  # type: ignore[attr-defined]
     command.__signature__ = Signature(  # type: ignore[attr-defined]  # of any function
         [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in annotations.items()]
     )
@@ -117,7 +115,7 @@ def _option(kind: type[Settings], name: str) -> Any:
 
 
 def _help(kind: type[Settings], name: str) -> str:
-    """What a field means, with its choices and its default."""
+    """The help of a field: its description, its choices and its default."""
     from judge.config import shown
 
     field, about = kind.model_fields[name], shown(kind, name)
@@ -130,6 +128,14 @@ def _help(kind: type[Settings], name: str) -> str:
     has_none = field.is_required() or bool in types or field.default in (None, {})
     default = about["unset"] or ("" if has_none else joined)
     return (text + (f" [default: {default}]" if default else "")).replace("[", "\\[")
+
+
+def _flags_in_groups(body: Callable[..., object]) -> dict[str, str]:
+    """Field -> its flag, of the fields that have none of their own."""
+    from judge.config import flag_of, shown
+
+    kind: type[Settings] = get_type_hints(body)["config"]
+    return {name: flag_of(kind, name) for name in kind.model_fields if shown(kind, name)["group"]}
 
 
 def _grouped(kind: type[Settings], group: str) -> list[str]:

@@ -22,7 +22,7 @@ from judge.utils.reading import parse_yaml, read_small_text
 PANELS = ("Calibration", "Input", "Metrics", "Judges", "Images", "Captions", "Training", "Statistics", "Output")
 """Groups of options in ``--help``, from top to bottom."""
 GROUPS = {"training": "how judges are trained", "ba": "what metric ba counts"}
-"""Options that take several settings, ``--training epochs=3``, and what these say."""
+"""Options that take several settings, such as ``--training epochs=3`` -> the subject of these settings."""
 
 
 class Settings(BaseModel):
@@ -128,7 +128,7 @@ def _named(value: Any) -> Any:
 
 
 def shown(kind: type[Settings], name: str) -> dict[str, Any]:
-    """What ``option`` was given for the command line: ``unset``, ``flag``, ``essential`` and so on."""
+    """The arguments of ``option`` that are for the command line alone, such as ``flag`` and ``essential``."""
     return cast("dict[str, Any]", kind.model_fields[name].json_schema_extra)
 
 

@@ -150,12 +150,12 @@ class DetectionSettings(Settings):
 
     @property
     def detections(self) -> Path:
-        """Where detections are kept."""
+        """The folder of detections."""
         return self.cache / "detections"
 
     @property
     def features(self) -> Path:
-        """Where features of images are kept."""
+        """The folder of features of images."""
         return self.cache / "features"
 
     @property
@@ -240,6 +240,8 @@ class FolderSettings(MaskedSettings):
     @field_validator("columns")
     @classmethod
     def _of_labels(cls, value: dict[str, str]) -> dict[str, str]:
-        if others := [role for role in value if not role.startswith("labels.")]:
+        from judge.corpus.columns import split_role
+
+        if others := [role for role in value if split_role(role)[0] != "labels"]:
             raise ValueError(f"'{others[0]}' is no column of labels, the only table that is read: labels.ROLE=NAME")
         return value

@@ -13,7 +13,7 @@ from judge.metrics import with_given, with_protocol
 from judge.metrics.options import MetricOptions
 from judge.utils.options import option
 
-trained = partial(option, group="training")
+_trained = partial(option, group="training", panel="Training")
 
 
 class JudgeSettings(Settings):
@@ -91,19 +91,16 @@ class SightSettings(Settings):
     tuning: Tuning = option(
         "full", "fine-tuning of a Hugging Face captioner; reading: none, a linear judge reads its states"
     )
-    dtype: Literal["float32", "bf16"] = trained(
+    dtype: Literal["float32", "bf16"] = _trained(
         "float32", "type of those weights of a Hugging Face captioner that are not trained, float32 or bf16, which "
-        "halves their memory", panel="Training",
+        "halves their memory",
     )  # fmt: skip
-    checkpointing: bool = trained(
-        False,
-        "yes or no, whether a Hugging Face captioner's layers are computed twice, for less memory",
-        panel="Training",
+    checkpointing: bool = _trained(
+        False, "yes or no, whether a Hugging Face captioner's layers are computed twice, for less memory"
     )
-    attn_implementation: str | None = trained(
-        None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice",
-        panel="Training",
-    )  # fmt: skip
+    attn_implementation: str | None = _trained(
+        None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice"
+    )
 
 
 class BaseSettings(Settings):
@@ -128,27 +125,27 @@ class TrainingSettings(Settings):
 
     panel = "Training"
 
-    epochs: int | None = trained(None, "training epochs", "the judge's own", ge=1)
-    batch_size: int | None = trained(None, "samples per step", "the judge's own", ge=1)
-    micro_batch: int | None = trained(
+    epochs: int | None = _trained(None, "training epochs", "the judge's own", ge=1)
+    batch_size: int | None = _trained(None, "samples per step", "the judge's own", ge=1)
+    micro_batch: int | None = _trained(
         None, "samples per forward pass, with gradients accumulated", "the judge's own", ge=1
     )
-    learning_rate: float | None = trained(None, "learning rate", "the judge's own", gt=0)
-    patience: int | None = trained(None, "epochs without a better validation loss that end training", "all", ge=1)
-    warmup: float | None = trained(
+    learning_rate: float | None = _trained(None, "learning rate", "the judge's own", gt=0)
+    patience: int | None = _trained(None, "epochs without a better validation loss that end training", "all", ge=1)
+    warmup: float | None = _trained(
         None, "share of steps in which the learning rate rises from 0; for fine-tuning 0.03 to 0.1", "0", ge=0, lt=1
     )
-    decay: bool | None = trained(
+    decay: bool | None = _trained(
         None, "yes or no, whether the learning rate falls to 0 by the last step; usual for fine-tuning: yes", "no"
     )
-    clip: float | None = trained(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
-    precision: Annotated[Literal["no", "bf16", "fp16"] | None, values.NoIsAWord] = trained(
+    clip: float | None = _trained(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
+    precision: Annotated[Literal["no", "bf16", "fp16"] | None, values.NoIsAWord] = _trained(
         None, "mixed precision: no, bf16 or fp16", "Accelerate's setting"
     )
-    sharing: Literal["members", "data"] | None = trained(
+    sharing: Literal["members", "data"] | None = _trained(
         None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"
     )
-    dataloader_workers: int | None = trained(
+    dataloader_workers: int | None = _trained(
         None, "processes that prepare batches for each judge", "up to 8 for hf: on GPUs, else 0", ge=0, le=1024
     )
     workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1, le=1024)

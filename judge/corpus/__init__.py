@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import compress
 from os.path import exists as is_path
 from pathlib import Path
 from typing import Any, Self
@@ -134,7 +133,8 @@ class Corpus:
         labels, columns = classes(labels), options.columns or {}
         objects = objects if objects is None or isinstance(objects, Tasks) else read_tasks(objects, columns=columns)
         # A command notes columns of tables that it does not read.
-        tables = [*compress(TABLES, (options.command or labels is not None, options.command or objects is not None))]
+        given_tables = zip(TABLES, (labels, objects), strict=True)
+        tables = [name for name, of in given_tables if options.command or of is not None]
         check_owners(columns, ["captions", "human", *named, *tables])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
         people = _unite([read_captions(path, options, side="human") for path in given] or [Captions("human", {})])

@@ -43,7 +43,7 @@ LISTS = frozenset({*_HUMAN[0], *_HUMAN[1], "filtered_resps"})
 ROW_NUMBERS = frozenset(IDS[-1])
 
 TABLES = "labels", "objects"
-"""What has columns beside captions."""
+"""Tables other than captions whose columns users may name."""
 _LOOK_AT = 1000  # Rows whose cells and columns are looked at.
 _BASE64 = ("/9j/", "iVBOR", "R0lGOD", "UklGR", "data:")
 
@@ -58,13 +58,13 @@ def columns_for(columns: Mapping[str, str], side: Side, name: str) -> dict[str, 
 
 
 def split_role(role: str) -> tuple[str, str]:
-    """Whose column a role is, "" for all captions, and what it holds: "labels.age.group" is ("labels", "age.group")."""
+    """The owner of a role, "" for all captions, and the rest of it: "labels.age.group" is ("labels", "age.group")."""
     owner, _, held = role.partition(".")
     return (owner, held) if held and owner in TABLES else (role.rpartition(".")[0], role.rpartition(".")[2])
 
 
 def check_owners(columns: Mapping[str, str], owners: Collection[str]) -> None:
-    """Refuse a column of something that is not read ("humn.caption")."""
+    """Refuse roles whose owner is none of ``owners``, such as "humn.caption"."""
     for role in columns:
         if (owner := split_role(role)[0]) and owner not in owners:
             what = f"there is no table of {owner}" if owner in TABLES else f"no captions are called '{owner}'"
@@ -79,9 +79,8 @@ def columns_of_table(
     Raises:
         JudgeError: a role that is none of ``roles``.
     """
-    found = {
-        held: name for (of, held), name in zip(map(split_role, columns), columns.values(), strict=True) if of == table
-    }
+    named = [(*split_role(role), column) for role, column in columns.items()]
+    found = {held: column for owner, held, column in named if owner == table}
     for role in found.keys() - {*roles}:
         mend = nearest(role, sorted(roles))
         raise JudgeError(f"{table} have no column of '{role}'", where=f"--column {table}.{role}", mend=mend)

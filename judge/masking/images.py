@@ -224,7 +224,7 @@ _LIMIT = threading.Lock()
 
 @contextmanager
 def _limit(*, lifted: bool) -> Iterator[None]:
-    """Lift Pillow's limit of pixels, a global constant, for one thread at a time; ours is an option."""
+    """Lift Pillow's limit of pixels, a global constant, for one thread at a time; ours is ``MAX_PIXELS``."""
     from PIL import Image
 
     with _LIMIT:

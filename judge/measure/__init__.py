@@ -92,7 +92,7 @@ def measure(
     scores = score_table(work.jobs, [rows for rows, _ in answers])
     del answers  # They are half as large as the table.
     scores = joined_tables([scores, *(of.scores for of in conditional)])
-    refits = _joined([refits, *(of.refits for of in conditional)])
+    refits = joined_tables([refits, *(of.refits for of in conditional)])
     progress("intervals and tests", 0, 0)
     judged = in_main_process(lambda: summarise(scores, refits, settings))
     names = [captioner.name for captioner in work.corpus.generated]
@@ -205,12 +205,6 @@ def _see(work: Work, setup: TrainingSetup, progress: Progress) -> Work:
 
     vectors = see(images, setup.materials, setup.features, progress)
     return replace(work, conditional=tuple(of.seeing(vectors) for of in work.conditional))
-
-
-def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of all tables that have any."""
-    full = [table for table in tables if len(table)]
-    return pd.concat(full, ignore_index=True) if full else tables[0]
 
 
 def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:

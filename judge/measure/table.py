@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from pandas.api.types import union_categoricals
 
 from judge.evidence import Cell, Slot
 from judge.evidence.counts import constant, joined_tables
-from judge.evidence.masked import CaptionTable, Part
+from judge.evidence.masked import Part
 from judge.measure.jobs import Job
 from judge.metrics import find_metric
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed
@@ -20,7 +20,7 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.text.coded import SampleTable
 from judge.training.member import Member
-from judge.types import SIDES, BoolArray, FloatArray, IntArray, Predictions, Side, Target
+from judge.types import SIDES, BoolArray, FloatArray, IntArray, Predictions, Target
 
 COLUMNS = [
     *("captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"),
@@ -93,14 +93,22 @@ def score_table(jobs: Sequence[Job], found: Sequence[Columns]) -> pd.DataFrame:
         groups.setdefault(key, []).append((job, columns))
     parts = []
     for alike in groups.values():  # One table for all: making thousands would take seconds.
-        job, names = alike[0][0], _Names.of(alike[0][0].evidence.drawn.table)
+        job, table = alike[0][0], alike[0][0].evidence.drawn.table
+        names = _Names(*(pd.Categorical(of) for of in (table.images, *zip(*table.said, strict=True))))
         asked = [(_slot(job), columns["place"], job.member.seed, job.member.split.fold) for job, columns in alike]
         rows = _table(asked, [columns for _, columns in alike], names)
+        others = _unasked(asked, job, names) if any(metric.prior for metric in job.metrics) else rows[:0]
         for metric in job.metrics:
-            parts.append(_named(rows, job, metric.name))
-            if metric.prior and len(others := _unasked(asked, job, names)):
-                parts.append(_named(others, job, metric.name))
+            parts += [_named(of, job, metric.name) for of in ((rows, others) if metric.prior else (rows,)) if len(of)]
     return joined_tables(parts)
+
+
+class _Names(NamedTuple):
+    """The names in the lists of a :class:`~judge.evidence.masked.CaptionTable`, in the order of these lists."""
+
+    images: pd.Categorical[str]
+    named: pd.Categorical[str]
+    tasks: pd.Categorical[str]
 
 
 _Asked = tuple[Slot, IntArray, int, int]
@@ -112,34 +120,17 @@ def _slot(job: Job) -> Slot:
     return job.member.samples
 
 
-class _Names(NamedTuple):
-    """What places in a ``CaptionTable`` stand for: the code of each place, and the categories."""
-
-    images: tuple[IntArray, pd.Index[str]]
-    named: tuple[IntArray, pd.Index[str]]
-    tasks: tuple[IntArray, pd.Index[str]]
-
-    @classmethod
-    def of(cls, table: CaptionTable) -> Self:
-        return cls(*(pd.Index(of).factorize(sort=True) for of in (table.images, *zip(*table.said, strict=True))))
-
-
 def _table(asked: Sequence[_Asked], answers: Sequence[Columns], names: _Names) -> pd.DataFrame:
     """The rows of captions that judges were asked about, with their ``answers``."""
     slots, places, seeds, folds = zip(*asked, strict=True)
-    part, counts = (
-        Part.joined([slot.part.take(of) for slot, of in zip(slots, places, strict=True)]),
-        [*map(len, places)],
-    )
-    sides = sorted(SIDES)
+    part = Part.joined([slot.part.take(of) for slot, of in zip(slots, places, strict=True)])
+    counts = [*map(len, places)]
     columns: Columns = {
-        "image_id": _coded(names.images, part.image),
-        "side": pd.Categorical.from_codes(
-            np.repeat([sides.index(slot.side) for slot in slots], counts), pd.Index(sides)
-        ),
+        "image_id": names.images.take(part.image),
+        "side": pd.Categorical(SIDES).take(np.repeat([SIDES.index(slot.side) for slot in slots], counts)),
         "index": np.where(part.written < 0, part.index, part.written),
-        "named": _coded(names.named, part.said),
-        "tasks": _coded(names.tasks, part.said),
+        "named": names.named.take(part.said),
+        "tasks": names.tasks.take(part.said),
         "seed": np.repeat(seeds, counts),
         "fold": np.repeat(folds, counts),
     }
@@ -150,19 +141,12 @@ def _table(asked: Sequence[_Asked], answers: Sequence[Columns], names: _Names) -
     return pd.DataFrame(columns)
 
 
-def _coded(names: tuple[IntArray, pd.Index[str]], places: IntArray) -> pd.Categorical[str]:
-    codes, categories = names
-    return pd.Categorical.from_codes(codes[places], categories)
-
-
 def _unasked(asked: Sequence[_Asked], job: Job, names: _Names) -> pd.DataFrame:
     """The rows of captions that none of the judges scores; ``job``: one of theirs."""
-    known: dict[tuple[Side, int], list[IntArray]] = {}
-    for slot, places, *_ in asked:
-        known.setdefault((slot.side, slot.position), []).append(places)
     found, answers = list[_Asked](), list[Columns]()
     for key, slot in job.evidence.slots.items():
-        places = np.setdiff1d(np.arange(len(slot)), np.concatenate(known.get(key, [np.zeros(0, dtype=np.int64)])))
+        scored = [places for of, places, *_ in asked if (of.side, of.position) == key]
+        places = np.setdiff1d(np.arange(len(slot)), np.concatenate([np.zeros(0, dtype=np.int64), *scored]))
         if len(places):
             cell, cells = slot.cells
             unknown = np.full(len(places), np.nan)

@@ -250,9 +250,10 @@ def _numbered(names: Sequence[str]) -> IntArray:
 
 
 def _guesses(counts: IntArray, sizes: IntArray, keys: IntArray, own: IntArray) -> tuple[FloatArray, IntArray]:
-    """How sure the images of each of ``keys`` are of one class, and that class, [P]; one image of ``own`` is left out.
+    """How sure the most frequent class of the images of each of ``keys`` is, and this class, [P] each.
 
-    ``counts``: images by key and class, [K, A]; ``sizes``: captions by class.
+    One image of the class ``own`` is left out of each. ``counts``: images by key and class, [K, A]; ``sizes``: captions
+    by class.
     """
     others = counts[keys]
     others[np.arange(len(keys)), own] -= 1

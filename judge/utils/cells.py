@@ -60,5 +60,5 @@ def _changed(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
 
 
 def in_text(table: pd.DataFrame) -> pd.DataFrame:
-    """A table with text in place of categories; what is missing stays so."""
+    """A table with text in place of categories; missing values stay missing."""
     return table.astype({name: table[name].cat.categories.dtype for name in table.select_dtypes("category")})
