@@ -333,7 +333,7 @@ def _infer_counted(
         return published, unknown
     generator = row.generator(settings.seed)
     exchange = Exchange(division.rows, division.by_task, generator=generator)
-    exchanged = exchange.values(settings.exchanges)
+    exchanged = exchange.values(settings.exchanges_of(row.line.images))
     if not np.isfinite(exchanged).all():
         return published, unknown
     mean = exchanged.mean(axis=-1, keepdims=True)

@@ -12,13 +12,14 @@ Which labels are counted is chosen before, by both sides' captions (BA) or the a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import vstack
+from scipy.sparse import csr_array, vstack
 
 from judge.corpus.units import Units, scenes_of
 from judge.metrics import Metric, find_metric, spell_out
@@ -94,7 +95,7 @@ class CountedRow:
             return self.counted.freeze(*tables).compare(*tables).value
 
         exchange = Exchange(held.rows, anew, generator=self.generator(settings.seed))
-        exchanged = exchange.chance(settings.exchanges)
+        exchanged = exchange.chance(settings.exchanges_of(line.images))
         if exchanged is None:
             return line
         value = line.published - exchanged.mean
@@ -183,7 +184,7 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     def read(part: pd.DataFrame) -> tuple[CaptionTable, IntArray]:
         kind = part.groupby(columns, sort=False, observed=True).ngroup().to_numpy()
         part = part.iloc[np.unique(kind, return_index=True)[1]]
-        labels = hot(part[counted.labels], names) if counted.labels else np.zeros((len(part), 1), dtype=np.bool_)
+        labels = _holding(part[counted.labels], names) if counted.labels else csr_array((len(part), 1))
         table = CaptionTable(classes, hot(part["class"], classes), hot(part["named"], classes), labels, len(known))
         return table, np.asarray(kind, dtype=np.int64)
 
@@ -191,13 +192,22 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     terms = counted.terms(before, after)
     images = pd.Index(truth["image_id"].unique())
     image = images.get_indexer(pd.Index(pd.concat([truth["image_id"], predicted["image_id"]])))
-    kind = np.concatenate([kinds, len(before.labels) + others])
+    kind = np.concatenate([kinds, before.labels.shape[0] + others])
     held, generated = image >= 0, np.repeat([False, True], [len(truth), len(predicted)])
     image, kind, generated = image[held], kind[held], generated[held]
     copied = generated & np.isin(images[image], rows["image_id"][rows["copied"].eq(True)]) if "copied" in rows else None
     table = vstack([added(*side) for side in terms], format="csr")
     shape = terms[0][0].shape[1], terms[0][1].shape[1]
     return CountedRows(Rows(table, image, generated, kind, copied=copied), shape, tuple(images), before, tuple(names))
+
+
+def _holding(column: pd.Series[str], names: Sequence[str]) -> csr_array:
+    """Which of ``names`` each row holds, of names joined by "|", as 0 and 1, [C, len(names)]."""
+    codes, texts = pd.factorize(column)
+    place = {name: number for number, name in enumerate(names)}
+    held = [[place[name] for name in text.split("|") if name in place] for text in texts]
+    ends = np.cumsum([0, *map(len, held)])
+    return csr_array((np.ones(ends[-1]), [*chain.from_iterable(held)], ends), (len(held), len(names)))[codes]
 
 
 def _complete(

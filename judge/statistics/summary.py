@@ -27,6 +27,9 @@ from judge.corpus.units import Units, scenes_of
 from judge.errors import JudgeError
 from judge.metrics import Metric, find_metric
 from judge.statistics.inference import (
+    EXCHANGES,
+    EXCHANGES_OF_MANY,
+    MANY,
     Exchanged,
     Inference,
     from_halves,
@@ -192,10 +195,9 @@ class Settings(NamedTuple):
     ratios: Mapping[str, float] = {}
     untrained: Collection[str] = ()
 
-    @property
-    def exchanges(self) -> int:
-        """Draws of captions that change sides; of 400 the mean is off by a twentieth of their sd."""
-        return min(self.resamples, 400)
+    def exchanges_of(self, images: int) -> int:
+        """Draws of captions that change sides, of so many images."""
+        return min(self.resamples, EXCHANGES_OF_MANY if images >= MANY else EXCHANGES)
 
 
 DEFAULT = Settings()
@@ -379,7 +381,7 @@ class JudgedRow:
                 return self.statistic.amplify(of.human.quality, of.generated.quality)
 
             exchange = Exchange(self.table, statistic, generator=generator) if self.compared else None
-            chance = exchange.chance(self.settings.exchanges) if exchange else None
+            chance = exchange.chance(self.settings.exchanges_of(len(self.images))) if exchange else None
             return from_halves(value, parts, chance, **self._how)
 
         return self._tested(replace(line, basis="images"), _frame(halves), infer)

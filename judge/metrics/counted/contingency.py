@@ -224,7 +224,7 @@ def label_sets(tasks: npt.ArrayLike, *, largest: int | None = None) -> Sets:
     return tuple(sorted(found, key=lambda labels: (len(labels), labels)))
 
 
-def holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
+def holding(labels: BoolArray | Sparse, sets: Sequence[tuple[int, ...]]) -> Sparse:
     """Which samples, [N, L], have all labels of each set: 0 or 1, [N, len(sets)]."""
     columns = csc_array(labels, dtype=np.float64)
     parts = []
@@ -237,7 +237,7 @@ def holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
         for place in range(1, longest):
             held = held.multiply(columns[:, members[:, place]])
         parts.append(csc_array(held))
-    return csr_array(hstack(parts)) if parts else csr_array((len(labels), 0))
+    return csr_array(hstack(parts)) if parts else csr_array((labels.shape[0], 0))
 
 
 def _array(name: str, given: npt.ArrayLike, dtype: Any = None) -> npt.NDArray[Any]:

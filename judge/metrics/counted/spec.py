@@ -76,13 +76,13 @@ class CaptionTable:
     Attributes:
         classes: names of the A' classes: the ``known`` ones of images, then others that captions name.
         annotated, named: the image's class, and classes that the row names, [D, A'] each.
-        labels: words or objects that it names, [D, L].
+        labels: words or objects that it names, 0 or 1, [D, L], sparse.
     """
 
     classes: tuple[str, ...]
     annotated: BoolArray
     named: BoolArray
-    labels: BoolArray
+    labels: Sparse
     known: int
 
 
