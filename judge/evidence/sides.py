@@ -34,11 +34,9 @@ class Sides:
         answers: image id -> indices of the true classes or tasks.
         rows: side -> its captions, by image and index; indices that too few images have are left out.
         uses_images: whether judges see the images too.
-        coverage: side -> how often its captions name the attribute; None without a lexicon.
-        survey: side -> facts about its captions, and about what masking leaves in them.
+        coverage, survey, sentences: of the captions before masking, as in :class:`~judge.evidence.joined.Joined`.
         dropped: reason -> images, captions or tasks left out.
         prepared: how captions became the words of ``rows``.
-        sentences: side -> how many sentences of a caption are captions of their own in ``rows``; 1 for whole captions.
         scenes: image id -> scene, where several images show one with different people; else empty.
     """
 
@@ -116,8 +114,7 @@ class Resample:
     - ``shuffled``: labels (or all that is annotated, where judges guess from that) are shuffled among images, so that
       captions carry no information about them.
 
-    Attributes:
-        number: number of the draw, from 0; the same for all captioners, which stay comparable.
+    ``number``, from 0, is the same draw for all captioners, which stay comparable.
     """
 
     kind: ResampleKind
@@ -138,10 +135,10 @@ class Resample:
         answers = {image: sides.answers[other] for image, other in others.items()}
         if not sides.guesses_names:
             return replace(sides, classes=classes, answers=answers)
-        shown = np.empty(len(table.images), dtype=np.int64)
-        shown[table.parts["human"].image] = table.parts["human"].text
+        annotated = np.empty(len(table.images), dtype=np.int64)
+        annotated[table.parts["human"].image] = table.parts["human"].text
         places = {image: place for place, image in enumerate(table.images)}
-        texts = shown[[places[others[image]] for image in table.images]]
+        texts = annotated[[places[others[image]] for image in table.images]]
         rows = table.moved({side: replace(part, text=texts[part.image]) for side, part in table.parts.items()})
         return replace(sides, classes=classes, answers=answers, rows=rows)
 
@@ -256,7 +253,6 @@ class Evidence:
 
     @cached_property
     def _of_images(self) -> IntArray:
-        """The place of each image's answers among the distinct ones."""
         places, drawn = {of: place for place, of in enumerate(self.answers)}, self.drawn
         return np.array([places.get(drawn.answers.get(image, ()), 0) for image in drawn.table.images], dtype=np.int64)
 

@@ -84,7 +84,6 @@ class Pairing:
         return table[mine]
 
     def _again(self, row: Summary, table: pd.DataFrame) -> Summary:
-        """A row computed again from the answers, or counts, of some of its images."""
         if row.metric.counted:
             value = CountedRow(row.metric, table, self.counts).line.published
             known = None if value is None or row.chance_level is None else value - row.chance_level
@@ -96,7 +95,6 @@ class Pairing:
 
 
 def _measured(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of captions that a judge scored, or of generated captions."""
     return table[table["probability"].notna()] if "probability" in table else table[table["side"] == "generated"]
 
 

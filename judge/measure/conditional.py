@@ -17,7 +17,6 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from judge.evidence.conditional import Conditional
-from judge.evidence.counts import constant, joined_tables
 from judge.evidence.reference import References, make_references
 from judge.judges.given import Given, Told, give, shares_of
 from judge.measure.jobs import Request
@@ -26,6 +25,7 @@ from judge.statistics.comparisons import Key
 from judge.statistics.summary import ROW
 from judge.text.vector_space import TOGETHER, Reals, VectorSpace, unit
 from judge.types import SIDES, BoolArray, FloatArray, IntArray, Side
+from judge.utils.cells import constant, joined_tables
 from judge.utils.parallel import give_back, parallel
 
 # A test at 5% finds an amplification of so many standard errors with 80% power.
@@ -45,7 +45,7 @@ class Readings:
     generated: Sequence[Reals]
 
     def among(self, held: BoolArray) -> Readings:
-        """The same of some of the images."""
+        """Those of some of the images."""
         return Readings(*([rows[held] for rows in part] for part in (self.known, self.human, self.generated)))
 
 
@@ -149,7 +149,6 @@ def _read(of: Conditional, references: References, judge: str) -> tuple[VectorSp
 
 
 def _known(of: Conditional, references: References, space: VectorSpace) -> list[Reals]:
-    """What is known in each role, or in all of them."""
     alike = np.concatenate([of.objects, of.images], axis=1)
     if "people" not in of.metric.given:
         return [alike]
@@ -227,12 +226,10 @@ class _Judges:
 
 
 def _loss(errors: FloatArray) -> FloatArray:
-    """[N] of errors [N, K]."""
     return np.asarray((errors**2).sum(axis=1))
 
 
 def _refits(request: Request, whole: _Judges) -> Iterator[list[object]]:
-    """Rows of ``replicates.parquet``."""
     for number, held in enumerate(request.of.units.halves(2 * request.refits, request.seed)):
         human, generated = whole.among(held).gains()
         yield [*request.key, "half", number, human, generated, generated - human, human, generated]

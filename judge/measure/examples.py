@@ -117,7 +117,6 @@ def _answers(rows: pd.DataFrame, images: Sequence[str]) -> pd.DataFrame:
 
 
 def _read(evidence: Evidence, images: set[str]) -> pd.DataFrame:
-    """The captions of images as judges read them."""
     samples = [
         (side, image, slot.captions[place].number, slot[place].text)
         for (side, _), slot in evidence.slots.items()

@@ -101,7 +101,6 @@ def _first_to_score(jobs: list[Job], plan: Plan) -> list[Job]:
 
 
 def _words_of(alike: Sequence[Job], wanted: set[Caption]) -> list[tuple[object, ...]]:
-    """The rows of one captioner's judges of some metrics."""
     images = {image for captioner, _, image, _ in wanted if captioner == alike[0].evidence.captioner}
     sides = zip(SIDES, _sides(alike, images), strict=True)
     return [row for name, side in sides for row in _caption_rows(alike[0], name, side, wanted)]
@@ -121,7 +120,6 @@ def _caption_rows(job: Job, name: str, side: _Side, wanted: set[Caption]) -> Ite
 
 
 def _names(job: Job) -> tuple[str, str, str]:
-    """Captioner, metrics and judge."""
     return job.evidence.captioner, "|".join(metric.name for metric in job.metrics), job.judge
 
 
@@ -151,7 +149,6 @@ class _Side(NamedTuple):
         return pd.DataFrame({"amount": amounts, "captions": counts}).fillna(0)
 
     def holding(self, terms: pd.Index[str]) -> int:
-        """Number of captions with any of ``terms``."""
         numbers = self.terms["caption"][self.terms["term"].isin(terms)].unique()
         return len(self.captions.loc[numbers].drop_duplicates(["image", "index"]))
 
@@ -178,7 +175,6 @@ def _sides(jobs: Sequence[Job], images: Collection[str] | None = None) -> list[_
 
 
 def _gather(judges: Sequence[_Judge], metric: Metric, images: Collection[str] | None) -> _Side:
-    """One side, from its judges."""
     losses = [(member.seed, of.predictions[n].notes.get(VALIDATION_LOSS, np.nan)) for member, n, of in judges]
     seeds = seeds_that_count(metric, losses)
     captions, terms, weights, count = [], [], [], 0

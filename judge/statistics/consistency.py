@@ -204,6 +204,5 @@ def _amplifications(rows: Sequence[Summary]) -> dict[tuple[Metric, str], dict[st
 
 
 def _in_both(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[list[float], list[float]]:
-    """The values of captioners that both have, in the order of the first."""
     names = [name for name in one if name in other]
     return [one[name] for name in names], [other[name] for name in names]

@@ -107,7 +107,6 @@ class Statistic:
         return SideValue(value, quality, prior)
 
     def _plain(self, n: FloatArray, q: FloatArray) -> SideValue:
-        """Without priors: classes count equally, or captions."""
         groups = self._below if self.metric.balanced else np.zeros_like(self._below)
         sums, counts = (_group(part, groups, int(groups.max()) + 1) for part in (q, n))
         mean = np.asarray(divide(sums, counts).mean(axis=0))
@@ -178,13 +177,11 @@ class Statistic:
         return np.concatenate([*parts, nothing])
 
     def _relative_pieces(self, sums: FloatArray) -> FloatArray:
-        """Pieces of a side whose score is relative."""
         scored, _, every = np.split(sums, 3)
         each = np.full_like(scored, 1 / every.sum())
         return np.concatenate([np.zeros_like(each), -each, each])
 
     def _plain_pieces(self, sums: FloatArray) -> FloatArray:
-        """Pieces of a side without priors."""
         assert self.score.pool is None
         scored, *_ = np.split(sums, 3)
         groups = self._below if self.metric.balanced else np.zeros_like(self._below)

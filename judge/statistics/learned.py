@@ -248,7 +248,6 @@ def _measure(
 def _captions(
     target: TargetKind, score: str, truth: BoolArray, probabilities: FloatArray, mentions: BoolArray
 ) -> pd.DataFrame:
-    """The captions of one side as :class:`Statistic` reads them."""
     same_samples(y=truth, mentions=mentions)
     if target == "attribute" and (truth.sum(axis=1) != 1).any():
         raise ValueError("y: one class a sample is needed")
