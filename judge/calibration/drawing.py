@@ -46,7 +46,7 @@ class Canvas:
 
 @dataclass(frozen=True, slots=True)
 class Pen:
-    """Draws in coordinates of its own: origin (x, y), unit ``scale`` in sub-pixels, y downwards; ``flip``: x leftwards."""
+    """Draws in coordinates of its own: origin (x, y), unit ``scale``, y downwards; ``flip``: x to the left."""
 
     canvas: Canvas
     x: float

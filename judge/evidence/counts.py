@@ -41,11 +41,9 @@ _OBJECTS = "use ba-objects, which asks for no such words"
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Which words of captions BA counts.
+    """Which words of captions BA counts: the ``most`` frequent content words of both sides' captions.
 
-    Attributes:
-        most: number of content words considered, the most frequent ones of both sides' captions.
-        least: captions that must hold a word together with each class; None for one in 1,800, and at least 2.
+    ``least``: captions that must hold a word together with each class; None for one in 1,800, and at least 2.
     """
 
     most: int = 1000
@@ -54,13 +52,10 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class CountRows:
-    """The input of counted metrics for one captioner.
+    """The input of counted metrics for one captioner: the rows of ``counts.parquet``, and facts about both sides.
 
-    Attributes:
-        rows: the rows of ``counts.parquet``.
-        joined: the images, what was left out, and how often captions name the attribute.
-        dropped: reason -> annotated tasks or images left out.
-        counted: numbers of "words" (and the "least" captions with each class), and of annotated "objects".
+    ``dropped``: reason -> annotated tasks or images left out; ``counted``: numbers of "words" (and the "least" captions
+    with each class), and of annotated "objects".
     """
 
     captioner: str

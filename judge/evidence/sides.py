@@ -129,7 +129,7 @@ class Resample:
         table = sides.table
         if self.kind == "half":
             held = np.array([image in classes for image in table.images])
-            rows = table.moved({side: part.take(held[part.image]) for side, part in table.parts.items()})
+            rows = replace(table, parts={side: part.take(held[part.image]) for side, part in table.parts.items()})
             return replace(sides, classes=classes, answers={i: sides.answers[i] for i in classes}, rows=rows)
         others = Units.make(sides.classes, sides.scenes).shuffled(self.number, self.seed)
         answers = {image: sides.answers[other] for image, other in others.items()}
@@ -139,7 +139,7 @@ class Resample:
         annotated[table.parts["human"].image] = table.parts["human"].text
         places = {image: place for place, image in enumerate(table.images)}
         texts = annotated[[places[others[image]] for image in table.images]]
-        rows = table.moved({side: replace(part, text=texts[part.image]) for side, part in table.parts.items()})
+        rows = replace(table, parts={s: replace(part, text=texts[part.image]) for s, part in table.parts.items()})
         return replace(sides, classes=classes, answers=answers, rows=rows)
 
     def classes(
@@ -167,7 +167,7 @@ class Resample:
         for number, name in enumerate(sides.table):
             indices = [index for whose, index in sides.images if whose == name]
             parts[name] = moved.take((side == number) & np.isin(moved.index, indices))
-        return sides.table.moved(parts)
+        return replace(sides.table, parts=parts)
 
 
 class Evidence:
@@ -328,10 +328,10 @@ class Slot(Tabled):
 
     @cached_property
     def _samples(self) -> list[Sample]:
-        table, side, index, answers = self.table, self.side, self.position, self.evidence.answers
+        table, answers = self.table, self.evidence.answers
         each = zip(table.images, table.seen, self.evidence.answered(self.part).tolist(), strict=True)
         return [
-            Sample(i, side, index, table.coded[n], answers[a], image=seen, scene=table.scenes.get(i))
+            Sample(i, self.side, self.position, table.coded[n], answers[a], image=seen, scene=table.scenes.get(i))
             for n, (i, seen, a) in enumerate(each)
         ]
 
@@ -342,7 +342,7 @@ class Slot(Tabled):
 
     @cached_property
     def cells(self) -> tuple[IntArray, list[Cell]]:
-        """The number of each one's cell, [N], and the cells."""
+        """The cells of the samples, as of :meth:`Evidence.cells`."""
         return self.evidence.cells(self.part)
 
     @property

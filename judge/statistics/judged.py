@@ -47,8 +47,7 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
     """Captions of ``scores.parquet``, sorted: side, image_id, index, cell; and sums over the judges that scored each.
 
     ``score`` is a name in SCORES; ``asked`` are the answers that count, [R], by default all. n: their number; q: sum
-    of their scores; baseline: sum of the loss of frequencies, where the score is relative to it. Captions without any
-    have n = q = 0.
+    of their scores; baseline: sum of the loss of frequencies, where the score is relative to it.
     """
     asked = rows["probability"].notna().to_numpy() if asked is None else asked
     answer, predicted = (rows[name].astype("category").cat for name in ("answer", "predicted"))
@@ -133,9 +132,9 @@ class Statistic:
         """What each unit of the sums adds to the metric, [width] of each side, as the sums stand.
 
         The sums of the generated side times its pieces, less those of the human side times its own, are the metric less
-        what is neutral. Scores without priors count from the chance level, so that a caption that tells nothing adds
-        nothing, whatever it names. With priors the logarithm is decomposed by the logarithmic mean of both sides (Ang,
-        Energy Policy 2004): a caption adds by how much its weight, or its score, is above both sides' mean.
+        what is neutral. Scores without priors count from the chance level. With priors the logarithm is decomposed by
+        the logarithmic mean of both sides (Ang, Energy Policy 2004): a caption adds by how much its weight, or its
+        score, is above both sides' mean.
         """
         found = self(human, generated)
         if self.score.relative:

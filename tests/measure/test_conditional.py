@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from helpers import evaluate_numbers, known
 
@@ -176,12 +175,6 @@ def test_a_word_that_tells_the_class_is_shown_to(people: Corpus) -> None:
 @pytest.mark.parametrize(("counts", "error"), [((270, 630), 0.0092), ((1031, 2566), 0.0035)])
 def test_what_can_be_shown_fits_what_was_measured(counts: tuple[int, int], error: float) -> None:
     assert expected_detectable(counts) == pytest.approx(2.8 * error, rel=0.03)
-
-
-@pytest.mark.slow
-def test_two_processes_measure_the_same(both: Corpus, two: Result) -> None:
-    scores = evaluate_numbers(both, **QUICK | {"workers": 2}).scores
-    pd.testing.assert_frame_equal(two.scores, scores, rtol=1e-4)
 
 
 def test_captioners_do_not_depend_on_their_company(alone: Result, two: Result) -> None:
