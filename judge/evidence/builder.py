@@ -19,7 +19,8 @@ from judge.evidence.belonging import PeoplesWords, class_kappa
 from judge.evidence.joined import INDEX_COVERAGE, MINIMUM_IMAGES, PEOPLE, Joined, Row, named_sides
 from judge.evidence.masked import MaskedCaption
 from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions, texts_of
-from judge.evidence.sides import Evidence, Sides
+from judge.evidence.samples import Evidence
+from judge.evidence.sides import Sides
 from judge.metrics import Metric
 from judge.text.alignment import Aligner, AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,26 +51,3 @@ def test_ratios_and_judges_that_are_denied_something(bench: Any) -> None:
     assert bench.true_rise(SEES, "brevity", 0.8, blanked={"image"}) < 0
     # There is no closed form of these.
     assert bench.true_rise(SEES, "contradiction", 0.8) is bench.true_rise("conditional:image", "A->T", 0.8) is None
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-def test_the_script_runs_in_small(bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A judge of captions alone: doses of T->A leave them as they are, and its values are those of no dose."""
-    small = {"scenes": 20, "draws": 2, "nulls": 3, "backbone": "test_resnet", "size": 64, "epochs": 1, "folds": 2}
-    files = {"figure": tmp_path / "doses.png", "out": tmp_path / "draws.jsonl"}
-    bench.main(judge="sat-caption-only", changes="A->T,T->A", doses="0.5", **small, **files)
-    lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| Im")]
-    assert [line[0] for line in lines] == ["ImageCaptioner2 (sat-caption-only, masks by gt)"] * 3
-    assert lines[0][1].startswith("none, 3 draws, sd ")
-    (a_to_t, t_to_a), worth = lines[1:], bench.true_rise(SEES, "A->T", 0.5, blanked={"image"})
-    assert (a_to_t[1], a_to_t[2], a_to_t[5]) == ("A->T", "0.5", f"{worth:+.4f}")
-    assert (t_to_a[1], float(t_to_a[4]), float(t_to_a[5])) == ("T->A", 0, 0)
-    assert (tmp_path / "doses.png").read_bytes().startswith(b"\x89PNG")
-    # The same command trains nothing again; with other settings it makes draws of its own.
-    draws = files["out"].read_text(encoding="utf-8")
-    bench.main(judge="sat-caption-only", changes="A->T,T->A", doses="0.5", **small, **files)
-    assert files["out"].read_text(encoding="utf-8") == draws
-    assert len(draws.splitlines()) == 3
-    bench.main(judge="sat-caption-only", changes="A->T", doses="0.5", **small | {"draws": 1, "nulls": 1}, **files)
-    assert len(files["out"].read_text(encoding="utf-8").splitlines()) == 4
