@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers import few, settings_of
 
 from judge import evaluate
-from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.measure import Result
 
 pytestmark = pytest.mark.slow
 SIZE = 64
@@ -21,25 +19,18 @@ LEARNING = {"epochs": 8, "batch_size": 32, "learning_rate": 0.004, "template": "
 KNOBS = {name: Captioner(dose, vocabulary=3) for name, dose in (("zero", 0.0), ("middle", 0.5), ("high", 1.0))}
 
 
-def measured(files: WorldFiles, **settings: Any) -> Result:
-    given = settings_of(files, files.folder.parent) | LEARNING | {"metrics": "imagecaptioner2"}
-    return evaluate(**given | settings)
-
-
-def by_captioner(result: Result) -> dict[str, float]:
-    return {row.captioner: row.amplification for row in result.summaries if row.amplification is not None}
-
-
 @pytest.mark.parametrize(("judge", "backbone", "seeds"), [("linear+image", "patches", 10), ("sat", "test_resnet", 2)])
 def test_order_of_known_amplifications_in_nine_of_ten_seeds(
     judge: str, backbone: str, seeds: int, tmp_path: Path
 ) -> None:
     """Also: a captioner that says what people say amplifies nothing, within noise."""
     files = few(write_world(make_world(330, seed=3), KNOBS, tmp_path / "world", pictures=SIZE))
-    result = measured(files, seeds=seeds, judge=judge, backbone=backbone)
+    given = settings_of(files, files.folder.parent) | LEARNING | {"metrics": "imagecaptioner2"}
+    result = evaluate(**given, seeds=seeds, judge=judge, backbone=backbone)
     scores = result.scores.groupby(["seed", "captioner", "side"], observed=True)["probability"].mean().unstack()
     amplification = (scores["generated"] - scores["human"]).unstack()
     ordered = (amplification["zero"] < amplification["middle"]) & (amplification["middle"] < amplification["high"])
     assert ordered.mean() >= 0.9, amplification
-    assert by_captioner(result)["zero"] == pytest.approx(0, abs=0.02)
-    assert by_captioner(result)["high"] > 0.1
+    values = result.table().set_index("captioner")["amplification"]
+    assert values["zero"] == pytest.approx(0, abs=0.02)
+    assert values["high"] > 0.1

@@ -1,4 +1,4 @@
-"""Doses of simulated captioners on drawn scenes: what they change, what they are worth, and the script in small."""
+"""Doses of simulated captioners on drawn scenes: what they are worth."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ import pytest
 from judge.calibration.truth import bayes_score, true_amplification
 from judge.calibration.world import Captioner
 from judge.metrics import find_metric
-from judge.text.lexicon import load_lexicon
 
 pytestmark = pytest.mark.figures
 
-IMAGES = 250
-LEXICON = load_lexicon("gender")
 SEES = "imagecaptioner2"
-Which = tuple[str, float]
 
 
 @pytest.fixture(scope="module")

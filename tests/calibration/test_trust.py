@@ -1,7 +1,4 @@
-"""Verdicts, intervals and p-values where the truth is known: the small form of ``scripts/bench_trust.py``.
-
-Of few trials a share tells little: bounds are such that a sound procedure fails them once in some hundred runs.
-"""
+"""Verdicts, intervals and p-values where the truth is known: the small form of ``scripts/bench_trust.py``."""
 
 from __future__ import annotations
 

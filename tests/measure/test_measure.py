@@ -300,9 +300,8 @@ def test_each_target_has_its_own_number_of_refits(metrics: str, corpus: Corpus) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("judge.measure.refits._MANY", 10)
         (line,) = warn_of_many(work.jobs, plan, TrainingSetup())
-        (alone,) = warn_of_many(
-            [job for job in work.jobs if job.evidence.target.kind == "attribute"], plan, TrainingSetup()
-        )
+        of_classes = [job for job in work.jobs if job.evidence.target.kind == "attribute"]
+        (alone,) = warn_of_many(of_classes, plan, TrainingSetup())
     assert alone.endswith("which give intervals and p; --refits 20 trains about half of them")
     assert f"and {expected:,} in refits" in line
     assert "; judges of U A->T guess every task, which takes most of the time" in line
