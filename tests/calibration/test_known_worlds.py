@@ -26,7 +26,7 @@ def test_order_of_known_amplifications_in_nine_of_ten_seeds(
     """Also: a captioner that says what people say amplifies nothing, within noise."""
     files = few(write_world(make_world(330, seed=3), KNOBS, tmp_path / "world", pictures=SIZE))
     given = settings_of(files, files.folder.parent) | LEARNING | {"metrics": "imagecaptioner2"}
-    result = evaluate(**given, seeds=seeds, judge=judge, backbone=backbone)
+    result = evaluate(**given | {"seeds": seeds, "judge": judge, "backbone": backbone})
     scores = result.scores.groupby(["seed", "captioner", "side"], observed=True)["probability"].mean().unstack()
     amplification = (scores["generated"] - scores["human"]).unstack()
     ordered = (amplification["zero"] < amplification["middle"]) & (amplification["middle"] < amplification["high"])
