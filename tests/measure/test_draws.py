@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from helpers import evaluate_numbers, known, one_line, with_captions
+from helpers import evaluate_numbers, known, with_captions
 
 from judge import load_lexicon
 from judge.calibration.grammar import make_world, simulate
@@ -22,7 +20,6 @@ from judge.measure import Plan, Result, lay_out
 from judge.measure.jobs import jobs_of
 from judge.metrics import find_metric
 from judge.report.notes import footnotes
-from judge.report.several_runs import join_runs, read_runs
 from judge.text.lexicon import Lexicons
 from judge.types import TargetKind
 
@@ -120,21 +117,6 @@ def test_a_quick_run(corpus: Corpus) -> None:
     assert {row.seeds for row in result.summaries} == {1}
     assert result.scores["fold"].nunique() == 5
     assert all(row.p_value is not None for row in result.summaries)
-
-
-def test_runs_with_and_without_refits(corpus: Corpus, tmp_path: Path) -> None:
-    """A page can show both; their rows do not compare, for the reason that the user set."""
-    other = replace(corpus, generated=(replace(corpus.generated[0], name="more"),))
-    measured(corpus, metrics="lic,error", out=tmp_path / "a")
-    measured(other, metrics="lic,error", refits=0, out=tmp_path / "b")
-    joined = join_runs(read_runs([tmp_path / "a", tmp_path / "b"]))
-    text = read_text(joined.result)
-    assert "3 folds, 3 seeds for LIC (linear) of much, 1 seed for LIC (linear) of more; no judge" in text
-    assert "refits is 2 in one and 0 in the other" in text
-    assert "trained again 2 times" in text
-    measured(other, metrics="lic,error", seed=7, out=tmp_path / "c")
-    with one_line("the runs do not go together: the first seed is 0 in one and 7 in the other"):
-        join_runs(read_runs([tmp_path / "a", tmp_path / "c"]))
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ from judge.calibration.truth import bayes_score, true_amplification
 from judge.calibration.world import CAPTIONERS, FAITHFUL, Captioner, Parameters
 from judge.corpus import Corpus
 from judge.corpus.splits import stratified_folds
-from judge.evidence import Slot
 from judge.measure import Result
 from judge.measure.examples import MOST
 from judge.measure.jobs import lay_out
@@ -30,8 +27,7 @@ from judge.report.figures import sides
 from judge.report.warnings import warnings
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.text.tokens import tokenize
-from judge.training.member import Member, TrainingSetup
-from judge.training.run_members import train_members
+from judge.training.member import TrainingSetup
 from judge.types import Captions
 
 QUICK: dict[str, Any] = {"resamples": 200, "workers": 1, "folds": 4, "refits": 0, "chance": 0}
@@ -263,30 +259,6 @@ def test_captions_of_examples_are_as_written_as_read_and_as_judged(examined: Res
     assert len(counted)
     assert (counted["read"] == "").all()
     assert counted["probability"].isna().all()
-
-
-def test_refits_take_turns(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four of each captioner and kind at a time, however many it has, so that the time left is right from the start.
-
-    Their values do not depend on it.
-    """
-    trained = list[str]()
-
-    def train(members: Sequence[Member], *args: Any, **given: Any) -> Any:
-        trained.extend(of.samples.evidence.captioner for of in members if isinstance(of.samples, Slot))
-        return train_members(members, *args, **given)
-
-    given: dict[str, Any] = {"metrics": "lic", "judge": "linear", "folds": 2, "seeds": 1, "chance": 0, "refits": 8}
-    one = with_captions(corpus, 1)
-    expected = evaluate_numbers(one, **given, workers=1).replicates
-    monkeypatch.setattr("judge.measure.refits.train_members", train)
-    monkeypatch.setattr("judge.measure.refits.TOGETHER", 2)
-    found = evaluate_numbers(one, **given, workers=1).replicates
-    pd.testing.assert_frame_equal(found, expected)
-    names = [name for name, _ in groupby(trained)]
-    assert len({*trained}) > 1
-    assert names[: len({*trained})] * (len(names) // len({*trained})) == names
-    assert len(names) >= 4 * len({*trained})
 
 
 @pytest.mark.parametrize("metrics", ["lic,u-at", "u-at,lic"])
