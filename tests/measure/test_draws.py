@@ -19,7 +19,6 @@ from judge.evidence import Evidence, Resample
 from judge.measure import Plan, Result, lay_out
 from judge.measure.jobs import jobs_of
 from judge.metrics import find_metric
-from judge.report.notes import footnotes
 from judge.text.lexicon import Lexicons
 from judge.types import TargetKind
 
@@ -43,11 +42,6 @@ def measured(corpus: Corpus, **settings: Any) -> Result:
 def first(corpus: Corpus) -> Result:
     """A run of the first draw alone."""
     return measured(corpus, seeds=1)
-
-
-def read_text(result: Result) -> str:
-    """The lines and notes below the table."""
-    return "\n".join((*footnotes(result), *result.run.get("input_notes", ())))
 
 
 def test_the_value_is_the_mean_of_three_draws_and_the_error_that_of_one(corpus: Corpus, first: Result) -> None:
