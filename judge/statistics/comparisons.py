@@ -16,6 +16,12 @@ AMPLIFIES, TELLS_LESS, LIKE_PERSON = "amplifies", "tells less than a person", "l
 ABOVE, BELOW = "above human captions", "below human captions"
 ABOVE_CHANCE, BELOW_CHANCE = "above chance", "below chance"
 NOT_SHOWN, NOT_SHOWN_CHANCE = "not shown to differ from human captions", "not shown to differ from chance"
+# What a row is compared with -> verdicts on values above and below it, and on others.
+_WORDS = {
+    "gain": (AMPLIFIES, TELLS_LESS, CANNOT_TELL),
+    "chance": (ABOVE_CHANCE, BELOW_CHANCE, NOT_SHOWN_CHANCE),
+    "people": (ABOVE, BELOW, NOT_SHOWN),
+}
 HIGHER, LOWER = frozenset({AMPLIFIES, ABOVE, ABOVE_CHANCE}), frozenset({TELLS_LESS, BELOW, BELOW_CHANCE})
 """Verdicts on values that were shown to be above the neutral one, and below it."""
 Key = tuple[str, str, str]
@@ -124,36 +130,24 @@ def _conclude(row: Summary, void: str, small: float) -> Conclusion:
         return Conclusion(NO_VERDICT, void, detectable)
     if row.p_value is None or row.amplification is None:
         return Conclusion(None, "", detectable)
-    significant, rises = row.p_value < SIGNIFICANT, row.amplification > row.metric.neutral
-    if row.metric.score == "gain":
-        return Conclusion(*_verdict_of_gain(row, significant, rises, small, detectable), detectable)
-    return Conclusion(_verdict(row, significant, rises), "", detectable)
+    gain, rises = row.metric.score == "gain", row.amplification > row.metric.neutral
+    against = "gain" if gain else "chance" if row.metric.amplification == "one_side" else "people"
+    higher, lower, verdict = _WORDS[against]
+    because = ""
+    if row.p_value < SIGNIFICANT:
+        verdict = PRIOR_ONLY if _is_of_prior(row, rises) else higher if rises else lower
+    elif gain and row.interval and -small <= row.interval.low <= row.interval.high <= small:
+        verdict, because = LIKE_PERSON, f"its interval lies within +-{small:g}"
+    elif gain and detectable is not None:
+        because = f"only an amplification of more than {detectable:.3f} would have been found"
+    return Conclusion(verdict, because, detectable)
 
 
-def _verdict_of_gain(
-    row: Summary, significant: bool, rises: bool, small: float, detectable: float | None
-) -> tuple[str, str]:
-    if significant:
-        return AMPLIFIES if rises else TELLS_LESS, ""
-    if row.interval and -small <= row.interval.low <= row.interval.high <= small:
-        return LIKE_PERSON, f"its interval lies within +-{small:g}"
-    found = "" if detectable is None else f"only an amplification of more than {detectable:.3f} would have been found"
-    return CANNOT_TELL, found
-
-
-def _verdict(row: Summary, significant: bool, rises: bool) -> str:
-    alone, own = row.metric.amplification == "one_side", row.guessing
-    if not significant:
-        return NOT_SHOWN_CHANCE if alone else NOT_SHOWN
-    if row.metric.prior:
-        # Q must move significantly, and the same way as the whole.
-        if own is None or own.p_value is None or own.p_value >= SIGNIFICANT:
-            return PRIOR_ONLY
-        if (own.amplification > row.metric.neutral) != rises:
-            return PRIOR_ONLY
-    if alone:
-        return ABOVE_CHANCE if rises else BELOW_CHANCE
-    return ABOVE if rises else BELOW
+def _is_of_prior(row: Summary, rises: bool) -> bool:
+    """Whether Q of a metric with priors does not move significantly, and the same way as the whole."""
+    own = row.guessing
+    moves = own is not None and own.p_value is not None and own.p_value < SIGNIFICANT
+    return bool(row.metric.prior) and not (own and moves and (own.amplification > row.metric.neutral) == rises)
 
 
 def differences(
