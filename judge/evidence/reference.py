@@ -35,18 +35,6 @@ class Reference:
     others: Sequence[Sequence[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class References:
-    """The references of a captioner, one for each role; each joins the captions of so many people.
-
-    ``bits``: mean bits of the captioner's captions, and of the references'.
-    """
-
-    roles: tuple[Reference, ...]
-    people: int
-    bits: tuple[float, float]
-
-
 class Informative:
     """How much captions of one side say."""
 
@@ -72,8 +60,8 @@ class Informative:
         return tuple(found)
 
 
-def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words]) -> References:
-    """The references of a captioner's ``captions``, [N]; ``people``: human captions of each image, [N][H].
+def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words]) -> list[Reference]:
+    """The references of a captioner's ``captions``, [N], in each role; ``people``: human captions of images, [N][H].
 
     There are as many roles as most images have human captions; images with fewer repeat some. Of each image with two
     human captions or more, at least one person remains known.
@@ -100,8 +88,7 @@ def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words]
         length = min(length, _length(shared / agreed, sample, told, others))
     if length < math.inf:
         roles = [Reference([told.cut(words, length) for words in role.captions], role.others) for role in roles]
-        said = _mean(told(words) for role in roles for words in role.captions)
-    return References(tuple(roles), joined, (wanted, said))
+    return roles
 
 
 def _mean(bits: Iterable[float]) -> float:

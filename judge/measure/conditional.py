@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from judge.evidence.conditional import Conditional
-from judge.evidence.reference import References, make_references
+from judge.evidence.reference import Reference, make_references
 from judge.judges.given import Given, Told, give, shares_of
 from judge.measure.jobs import Request
 from judge.measure.table import COLUMNS
@@ -120,7 +120,7 @@ def _measure(request: Request) -> Measured:
     return found
 
 
-def _read(of: Conditional, references: References, judge: str) -> tuple[VectorSpace, Readings]:
+def _read(of: Conditional, references: Sequence[Reference], judge: str) -> tuple[VectorSpace, Readings]:
     """Features, and what judges read; a captioner's several captions of an image take turns."""
     counts = [len(texts) for texts in of.people]
     turns = max(len(texts) for texts in of.captions)
@@ -128,12 +128,12 @@ def _read(of: Conditional, references: References, judge: str) -> tuple[VectorSp
     told = [words for texts in of.people for words in texts]
     weights = np.concatenate([np.repeat(1 / np.array(counts), counts), np.full(turns * len(counts), 1 / turns)])
     space = VectorSpace([*told, *(words for turn in said for words in turn)], weights, judge=judge)
-    human = [space.vectors(*space.parts(role.captions)) for role in references.roles]
+    human = [space.vectors(*space.parts(role.captions)) for role in references]
     generated = [space.vectors(*space.parts(captions)) for captions in said]
     return space, Readings(_known(of, references, space), human, generated)
 
 
-def _known(of: Conditional, references: References, space: VectorSpace) -> list[Reals]:
+def _known(of: Conditional, references: Sequence[Reference], space: VectorSpace) -> list[Reals]:
     alike = np.concatenate([of.objects, of.images], axis=1)
     if "people" not in of.metric.given:
         return [alike]
@@ -144,12 +144,12 @@ def _known(of: Conditional, references: References, space: VectorSpace) -> list[
     return [np.concatenate([alike, np.concatenate(rows)], axis=1) for rows in others]
 
 
-def _others(of: Conditional, references: References, space: VectorSpace, part: slice) -> Iterator[Reals]:
+def _others(of: Conditional, references: Sequence[Reference], space: VectorSpace, part: slice) -> Iterator[Reals]:
     """The captions of those who are known, added up, of some of the images, [N, D] in each role."""
     people = of.people[part]
     starts = np.cumsum([0, *map(len, people)])
     told = space.parts([words for texts in people for words in texts])
-    for role in references.roles:
+    for role in references:
         known = role.others[part]
         images = np.repeat(np.arange(len(people)), [*map(len, known)])
         places = [start + other for start, others in zip(starts[:-1], known, strict=True) for other in others]
