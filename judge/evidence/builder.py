@@ -348,7 +348,8 @@ class EvidenceBuilder:
         images = [image for image, *_ in rows]
         words = SideWords([words for *_, words in rows], masked, [classes[image] for image in images], images)
         named = [self.named(words, labels.by_image[image]) for image, _, words in rows]
-        coverage = kappa = None
+        coverage: Coverage | None = None
+        kappa: float | None = None
         if lexicon is not None:
             coverage = measure_coverage(named, lexicon.classes or labels.classes)
             silent = isinstance(lexicon, ProductLexicon) and lexicon.without_words

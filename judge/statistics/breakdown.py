@@ -188,8 +188,8 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
     """The tasks of a judged row; ``said``: what its captioner's captions and images name."""
     # Judges that guess tasks are asked for those that images show; U asks what images show, not what captions say.
     of_images = row.metric.target == "tasks" or row.metric.from_annotation
-    objects = said[(said["side"] == "annotated") == of_images]
-    objects = objects.set_index(["image_id"] if of_images else CAPTION)["objects"].astype(object)
+    named = said[(said["side"] == "annotated") == of_images]
+    objects = named.set_index(["image_id"] if of_images else CAPTION)["objects"].astype(object)
     tasks = names_of(objects)
 
     def shares(captions: pd.DataFrame) -> csr_array:
