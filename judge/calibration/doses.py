@@ -1,8 +1,7 @@
 """Change human captions by a known dose: a captioner that stereotypes, guesses, or knows fewer words.
 
 Each change (:data:`CHANGES`) touches one thing and leaves the rest of a caption as it was written. All but the first
-two read no label and add no stereotype. They may remove evidence (short captions name fewer tasks) or leave a trace of
-what was there ("people" for "women" still shows that there are several). A metric that they move does not measure what
+two read no label and add no stereotype, though they may remove evidence: a metric that they move does not measure what
 it is meant to. A task goes with the class whose images' captions name it most often, however many images each class
 has, as in DBA. What a change draws does not depend on its dose: captions that change at 0.1 are among those that change
 at 0.2.
@@ -56,14 +55,13 @@ class DoseSource:
         return {image: [*map(tokenize, written[image])] for image in sorted(self.labels.by_image) if image in written}
 
     @cached_property
+    def _every(self) -> list[tuple[str, Words]]:
+        return [(self.labels.by_image[image], words) for image, of in self.captions.items() for words in of]
+
+    @cached_property
     def _mentions(self) -> list[tuple[str, Words, int, int, str]]:
         """(class of the image, caption, start, stop, task) of each mention of a task."""
-        return [
-            (self.labels.by_image[image], words, *mention)
-            for image, captions in self.captions.items()
-            for words in captions
-            for mention in self.find_tasks(words)
-        ]
+        return [(name, words, *mention) for name, words in self._every for mention in self.find_tasks(words)]
 
     def find_tasks(self, words: Words) -> list[tuple[int, int, str]]:
         """(start, stop, task) of each mention of a task; people are none."""
@@ -79,8 +77,7 @@ class DoseSource:
     @cached_property
     def _sizes(self) -> dict[str, int]:
         """Class -> captions of its images; classes without captions are left out."""
-        sizes = Counter(self.labels.by_image[image] for image, captions in self.captions.items() for _ in captions)
-        return dict(sorted(sizes.items()))
+        return dict(sorted(Counter(name for name, _ in self._every).items()))
 
     @cached_property
     def goes_with(self) -> dict[str, str]:
@@ -124,21 +121,16 @@ class DoseSource:
     @cached_property
     def common_words(self) -> list[str]:
         """The words at ``free_places`` of all captions, the most frequent first."""
-        written = [words for captions in self.captions.values() for words in captions]
-        uses = Counter(words[place] for words in written for place in self.free_places(words))
+        uses = Counter(words[place] for _, words in self._every for place in self.free_places(words))
         return sorted(uses, key=lambda word: (-uses[word], word))
 
     @cached_property
     def vectors(self) -> Vectors:
         """Vectors of ``common_words``, learnt from the captions themselves."""
-        captions = [words for of in self.captions.values() for words in of]
-        return load_vectors(CORPUS, self.common_words, captions=captions)
+        return load_vectors(CORPUS, self.common_words, captions=[words for _, words in self._every])
 
     def with_people_of(self, name: str | None, words: Words) -> Words:
-        """A caption whose words for people name the class ``name``, or no class for None.
-
-        It stays as it is if it has a word for people that has no counterpart there.
-        """
+        """A caption whose words for people name the class ``name``, or none; as it is if one has no counterpart."""
         assert self.attribute is not None
         changed, place = list[str](), 0
         for start, stop, named in self.attribute.find(words):
@@ -206,10 +198,9 @@ def _forget(source: DoseSource, words: Words, _: str, dose: float, __: np.random
 
 
 class Change(NamedTuple):
-    """A change of captions, by dose.
+    """A change of captions, by dose: (source, words, class of the image, dose, generator) -> words.
 
-    ``apply``: (source, words, class of the image, dose, generator) -> words. ``moves``: the direction it amplifies.
-    ``names_people``: whether it needs to know words of one class for another's.
+    ``moves``: the direction it amplifies; ``names_people``: whether it needs to know words of one class for another's.
     """
 
     apply: Callable[[DoseSource, Words, str, float, np.random.Generator], Words]
@@ -248,10 +239,7 @@ def inject(captions: Captions, source: DoseSource, change: str, dose: float, *, 
 
 
 def check_dose(source: DoseSource, change: str, dose: float) -> None:
-    """Refuse a dose that :func:`inject` cannot give: an unknown change, out of range, of tasks that go with no class.
-
-    Words for people that have no counterpart in other classes cannot be exchanged either.
-    """
+    """Refuse a dose that :func:`inject` cannot give."""
     check_change(change)
     if not 0 <= dose <= 1:
         raise JudgeError(f"a dose of {change} is {dose:g}", mend="take a number from 0 to 1")

@@ -1,13 +1,11 @@
 """Draw a scene with Pillow: a setting, one person in front with the task, up to two people farther back.
 
 Every shape is drawn twice, into the colours and into the labels of things, with hard edges and at twice the image's
-size. A pixel is the average of its four sub-pixels. The mask of a thing holds every pixel of which the thing has a
-sub-pixel, so none of its colour is outside.
+size. The mask of a thing holds every pixel of which the thing has a sub-pixel, so none of its colour is outside.
 
-The attribute shows on the person in front alone, and only inside of the outline: the shape around the head is long hair
-or a hood, the wide garment a skirt or a coat. Scenes that differ in nothing else have the same masks, and the same
-pixels outside of that person's mask. These looks are arbitrary devices that a judge can learn; they claim nothing about
-people.
+The attribute shows on the person in front alone, and only inside of the outline. Scenes that differ in nothing else
+have the same masks, and the same pixels outside of that person's mask. These looks are arbitrary devices that a judge
+can learn; they claim nothing about people.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _REACH = 0.7  # No task is farther from the person's middle, in the person's hei
 
 
 class Canvas:
-    """A square image, drawn at twice the size: colours, and the ``label`` of each sub-pixel, 0 for the setting."""
+    """A square image, drawn at twice the size: colours, and the label of each sub-pixel, 0 for the setting."""
 
     def __init__(self, size: int) -> None:
         self.image = Image.new("RGB", (2 * size, 2 * size))
@@ -48,10 +46,7 @@ class Canvas:
 
 @dataclass(frozen=True, slots=True)
 class Pen:
-    """Draws in coordinates of its own: (x, y) is its origin and ``scale`` its unit, in sub-pixels; y is downwards.
-
-    ``flip``: its x runs to the left.
-    """
+    """Draws in coordinates of its own: origin (x, y), unit ``scale``, y downwards; ``flip``: x to the left."""
 
     canvas: Canvas
     x: float
@@ -142,20 +137,14 @@ def _pick(rng: np.random.Generator, colours: Sequence[Sequence[int]]) -> Colour:
 
 
 class Thing(NamedTuple):
-    """A person ("person") or an object (the scene's task) in an image.
-
-    ``mask``: [H, W], every pixel with something of it; at a border two things share the pixels that mix them.
-    """
+    """A person ("person") or an object (the scene's task) and its mask, [H, W]: every pixel with something of it."""
 
     label: str
     mask: BoolMask
 
 
 class Drawing(NamedTuple):
-    """A scene drawn: ``pixels``, [H, W, 3] uint8, RGB.
-
-    ``things``: the person in front, whose attribute is meant; then the scene's task; then other people.
-    """
+    """A scene drawn: pixels, [H, W, 3] uint8, RGB; the person in front, the scene's task, then other people."""
 
     pixels: Pixels
     things: tuple[Thing, ...]
@@ -209,8 +198,7 @@ def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
 class _Body:
     """The outline of a person in heights of the person: feet at (0, 0), top of the head at (0, -1).
 
-    ``hands``: right and left, each x to its own side; ``step``: how far feet are apart; ``around``: whether hair or a
-    hood is around head and neck; ``hem``: whether there is a skirt or a coat.
+    ``hands``: right and left, each x to its own side; ``around``: whether hair or a hood is around head and neck.
     """
 
     hands: tuple[Sequence[float], Sequence[float]]
@@ -220,7 +208,6 @@ class _Body:
 
     @classmethod
     def drawn(cls, rng: np.random.Generator, hand: Sequence[float] | None = None, *, cloaked: bool = False) -> _Body:
-        """At random; ``hand``: where the right one must be, None for anywhere."""
         free = [(0.17, -0.41), (0.2, -0.43), (0.13, -0.46), (0.28, -0.9)]
         right, left = hand or free[int(rng.choice(4))], free[int(rng.choice(4))]
         around, hem = (rng.random(2) < 0.5).tolist()
@@ -229,7 +216,6 @@ class _Body:
     def paint(
         self, pen: Pen, head: Colour, around: Colour, arms: Colour, legs: Colour, top: Colour, hem: Colour
     ) -> None:
-        """Paint all parts; ``head`` with neck and hands."""
         sides = [pen, pen.at(0, 0, flip=True)]
         for side in sides:
             side.line(legs, 0.09, 0.055, -0.42, self.step, -0.03)

@@ -1,9 +1,8 @@
 """Captions of the scenes of ``world`` by people and by simulated captioners, and their files in COCO's formats.
 
 The content of a caption is drawn first, with known probabilities. Its wording is drawn after that; once attribute words
-are hidden, it depends on the content alone, so that the closed forms in ``truth`` are exact. A captioner can have fewer
-words than people, but it has the same ones for tasks and settings: aligning vocabularies removes no evidence from human
-captions.
+are hidden, it depends on the content alone, so that the closed forms in ``truth`` are exact. A captioner has the same
+words as people for tasks and settings: aligning vocabularies removes no evidence from human captions.
 """
 
 import json
@@ -87,10 +86,7 @@ def make_world(images: int = 1200, *, seed: int = 0, parameters: Parameters = DE
 
 
 def simulate(world: World, *, name: str, captioner: Captioner) -> Captions:
-    """One caption an image; the captioner's true amplification is ``truth.true_amplification(parameters, captioner)``.
-
-    ``name`` seeds its random stream: captioners do not depend on each other.
-    """
+    """One caption an image; ``name`` seeds its random stream: captioners do not depend on each other."""
     rng = stream(world.seed, f"captioner {name}")
     by_image = {
         scene.image_id: (sentence(_content(scene, world.parameters, rng), rng=rng, vocabulary=captioner.vocabulary),)

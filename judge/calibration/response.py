@@ -58,8 +58,7 @@ class Nulls:
         claimed: mean standard error over ``sd``, which should be 1; None without errors.
         rejected: draws with p below 0.05, false positives; None without p.
         held: draws whose 95% interval includes no amplification (coverage); None without intervals.
-        void: draws without a verdict, because the run's own checks void them.
-        reason: why the first of these has no verdict; "" if all have one.
+        void, reason: draws that the run's own checks void, and why they void the first, or "".
     """
 
     draws: int
@@ -78,8 +77,9 @@ class Point:
 
     Attributes:
         mean, band: the mean of the values and its 95% t-interval; None where too few draws have a value.
-        rejected, found: draws with p below 0.05, whatever their sign; and those of them that moved the way the dose
-            should move the metric, or any way, of a metric that may go either. None without p, or such a way.
+        rejected: draws with p below 0.05; None without p.
+        found: those of them that moved the way the dose should move the metric, or any way, of a metric that may go
+            either; None for a change that should not move it.
     """
 
     dose: float
@@ -229,7 +229,6 @@ def _respond(change: str, rows: pd.DataFrame, metric: Metric) -> Response:
 
 
 def _mean_and_band(values: pd.Series[float]) -> tuple[float | None, Interval | None]:
-    """The mean, and its 95% t-interval."""
     values = values.dropna()
     if values.empty:
         return None, None

@@ -1,7 +1,4 @@
-"""The trials of ``judge calibrate``: corpora whose true amplification is known.
-
-Captions of some people stand for a captioner's (:func:`people_as_captioner`), and one side is changed by a known dose.
-"""
+"""The trials of ``judge calibrate``: human captions stand for a captioner's, and are changed by a known dose."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +24,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """Which trials there are: ``draws`` of some images for each dose, above 0, of each of some changes.
-
-    ``nulls``: draws without any change; the first ``draws`` of them have doses too. ``seed`` is that of the first draw.
-    """
+    """Which trials there are: ``nulls`` draws of images without any change; the first ``draws`` have doses too."""
 
     changes: Sequence[str]
     doses: Sequence[float]
@@ -45,10 +39,9 @@ class Design:
 
 
 def people_as_captioner(corpus: Corpus, labels: Labels, *, images: int, seed: int) -> Corpus:
-    """A corpus whose captioner, "a person", is people: sides are exchangeable, and the true amplification is 0.
+    """A corpus whose captioner is "a person": sides are exchangeable, and the true amplification is 0.
 
     Each of the ``images``, drawn without replacement, has a human caption, and one of another person for the captioner.
-    Too few images with a label and two captions are refused.
     """
     written = corpus.human.by_image
     usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) > 1)
@@ -68,7 +61,7 @@ def people_as_captioner(corpus: Corpus, labels: Labels, *, images: int, seed: in
 
 
 def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterator[Trial]:
-    """Yield all draws of human captions; for each image one stays human, and another stands for the captioner's."""
+    """Yield all draws of human captions."""
     for number, changes in design.numbered():
         drawn = people_as_captioner(corpus, source.labels, images=design.images, seed=_seed_of(design.seed, number))
         yield Trial(NOTHING, 0.0, number, drawn)
@@ -79,5 +72,4 @@ def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterat
 
 
 def _seed_of(*parts: int) -> int:
-    """A seed for each draw, and each change in it."""
     return int(np.random.SeedSequence(parts).generate_state(1)[0])

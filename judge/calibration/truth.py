@@ -66,18 +66,12 @@ def bayes_score(
     score: str = "confident_accuracy",
     uses_images: bool = False,
 ) -> float:
-    """The score, a key of ``scores.SCORES``, that an optimal judge reaches on one side, seeing one caption at a time.
-
-    Knowing nothing of two classes it reaches 1/4 for ``confident_accuracy``, 1/2 for ``accuracy`` and ``confidence``.
-    """
+    """The score, a key of ``scores.SCORES``, that an optimal judge reaches on one side, one caption at a time."""
     return optimal_score(evidence_table(parameters, captioner, direction=direction, uses_images=uses_images), score)
 
 
 def optimal_score(table: FloatArray, score: str) -> float:
-    """The score of a judge that knows ``table``: P(answer k, evidence), [K, ...], sums to 1.
-
-    It is the sum over evidence e and answers k of P(k, e) times the score's quantity for the posterior P(k | e).
-    """
+    """The score of a judge that knows ``table``: P(answer k, evidence), [K, ...], sums to 1."""
     joint = table.reshape(len(table), -1)
     total = joint.sum(axis=0)
     # Evidence that never comes has no posterior and no weight.

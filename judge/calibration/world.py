@@ -54,10 +54,7 @@ _SETTING_SHARES = (0.5, 0.3, 0.2)
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of a world, apart from its size and seed, as the module defines them.
-
-    Both associations are in [0, 1), and 0 is a world without bias; the others are probabilities in [0, 1].
-    """
+    """The parameters of a world, as the module defines them: associations in [0, 1) (0: no bias), and probabilities."""
 
     association: float = 0.3
     setting_association: float = 0.0
@@ -75,8 +72,7 @@ DEMO = Parameters(setting_association=0.5, mention=0.6, place=0.4)
 class Captioner:
     """A simulated captioner: probabilities in [0, 1], as the module defines them.
 
-    ``vocabulary``: entries that it knows of each list of the grammar, 1 or more, beside all words for tasks and
-    settings; None for people's own wording, which has all.
+    ``vocabulary``: entries that it knows of each list of the grammar, 1 or more; None for people's own wording.
     """
 
     stereotype: float = 0.0

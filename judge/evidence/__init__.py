@@ -4,7 +4,9 @@ from judge.evidence.builder import Aligning, EvidenceBuilder, Truth, mention_tab
 from judge.evidence.joined import MINIMUM_IMAGES, PEOPLE, Joined
 from judge.evidence.masked import MaskedCaption
 from judge.evidence.preparation import Preparation, TextOptions
-from judge.evidence.sides import Cell, Evidence, Resample, ResampleKind, Sides, Slot
+from judge.evidence.resample import Resample, ResampleKind
+from judge.evidence.samples import Cell, Evidence, Slot
+from judge.evidence.sides import Sides
 from judge.text.alignment import Aligner
 
 __all__ = [

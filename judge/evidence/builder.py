@@ -19,7 +19,8 @@ from judge.evidence.belonging import PeoplesWords, class_kappa
 from judge.evidence.joined import INDEX_COVERAGE, MINIMUM_IMAGES, PEOPLE, Joined, Row, named_sides
 from judge.evidence.masked import MaskedCaption
 from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions, texts_of
-from judge.evidence.sides import Evidence, Sides
+from judge.evidence.samples import Evidence
+from judge.evidence.sides import Sides
 from judge.metrics import Metric
 from judge.text.alignment import Aligner, AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks
@@ -27,20 +28,14 @@ from judge.text.lexicon import Lexicon, Lexicons, mask
 from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
 from judge.text.tokens import is_content, sentences
 from judge.text.vectors import VectorCache
-from judge.types import SIDES, Captions, Labels, Side, Target, TargetKind, Words
+from judge.types import Captions, Labels, Side, Target, TargetKind, Words
 
 _SAME = "give files of the same images, and see that image ids mean the same in all"
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """The answers that judges guess, and the words that reveal them.
-
-    Attributes:
-        labels: the attribute's classes.
-        words: lexicons of the attribute and of tasks.
-        tasks: what else images show; None to derive it from human captions.
-    """
+    """The answers that judges guess, and the lexicons that reveal them; ``tasks``: None to derive from captions."""
 
     labels: Labels
     words: Lexicons
@@ -49,12 +44,10 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Aligning:
-    """How human captions are aligned with a captioner's vocabulary.
+    """How human captions are aligned with a captioner's vocabulary; ``how``: None for each metric's own.
 
-    Attributes:
-        how: None for each metric's own.
-        vectors: for contextual alignment: "corpus" (learnt from the human captions), or a file.
-        delta: for contextual alignment: the cosine distance below which a word is substituted; None: by ``vectors``.
+    For contextual alignment, ``vectors`` is "corpus" (learnt from the human captions) or a file, and ``delta`` the
+    cosine distance below which a word is substituted (None: by ``vectors``).
     """
 
     how: AlignmentName | None = None
@@ -67,9 +60,10 @@ DEFAULT_ALIGNING = Aligning()
 
 @dataclass(frozen=True)
 class _Seen:
-    """The captions of one side as they are written, their words, and the classes that each names.
+    """The captions of one side, their words, and the classes that each names; and what judges read of them.
 
-    ``sentences``: how many each has; None where judges do not read them one by one.
+    ``most``: how many sentences of a caption judges read, one by one (1: captions are read whole); ``beyond``: how many
+    other sentences there are.
     """
 
     rows: Sequence[Row]
@@ -77,7 +71,9 @@ class _Seen:
     named: Sequence[frozenset[str]]
     coverage: Coverage | None
     kappa: float | None
-    sentences: Sequence[int] | None
+    read: Sequence[Row]
+    most: int
+    beyond: int
 
     @property
     def content(self) -> dict[str, set[str]]:
@@ -89,7 +85,6 @@ class _Seen:
 
     @cached_property
     def rarity(self) -> PeoplesWords:
-        """The content words by their rarity, with which captioners' words are compared."""
         return PeoplesWords(self.content)
 
 
@@ -115,7 +110,7 @@ class EvidenceBuilder:
         options = replace(options, language=next((name for name in languages if name != "en"), options.language))
         self.corpus, self.options, self.aligning, self._lexicons = corpus, options, aligning, words
         self._vectors = VectorCache(aligning.vectors, self._vocabulary)
-        # Every text is split once, for labels, all captioners and all metrics. Captions name few different sets.
+        # Every text is split once. Captions name few different sets.
         self._words = cache(options.words)
         self._same = dict[frozenset[str], frozenset[str]]()
         if corpus.labels:
@@ -129,7 +124,11 @@ class EvidenceBuilder:
         else:
             mend = "give --labels or --lexicon; check the spelling of --attribute"
             raise JudgeError("no labels, and no lexicon to derive them from", mend=mend)
-        self.truth = Truth(labels, words, self._complete(corpus.tasks, words.tasks))
+        tasks = corpus.tasks
+        if tasks and (unlisted := unlisted_tasks(words.tasks, tasks.names)):
+            # Tasks of lexicons of which the given ones list none are derived from human captions.
+            tasks = join_tasks(tasks, self._derive_tasks(unlisted, corpus.human.by_image))
+        self.truth = Truth(labels, words, tasks)
         self._built: dict[tuple[object, ...], Evidence] = {}
         self._joined: dict[tuple[object, ...], Joined] = {}
         # Captioners mostly share the human captions.
@@ -187,8 +186,7 @@ class EvidenceBuilder:
                 without words to mask.
         """
         key = captioner.name, metric.evidence
-        if key not in self._built:
-            self._built[key] = Evidence(self._sides(captioner, metric))
+        self._built[key] = self._built.get(key) or Evidence(self._sides(captioner, metric))
         return self._built[key]
 
     def join(
@@ -197,7 +195,7 @@ class EvidenceBuilder:
         """The sides of ``captioner`` on images with a class, and with ``tasks`` also the tasks of these images.
 
         Tasks in ``without`` are left out. Without judges any number of classes and images will do. Errors are those of
-        :meth:`build`.
+        :meth:`build`. Without human captions those of the captioner stand for them, so that its images count.
         """
         labels, people = self.truth.labels, self._people(captioner)
         classes, dropped, found = self._images(captioner, tasks=tasks, without=without)
@@ -210,57 +208,48 @@ class EvidenceBuilder:
             _check_classes(classes, labels, where, partial(overlap, people, captioner, labels))
         key = captioner.name, tuple(classes)
         if key not in self._joined:
-            written: dict[Side, Captions] = {"human": people, "generated": captioner}
-            generated = self._look_at(captioner, classes)
-            if key[1] not in self._of_people and not self.corpus.alone:
-                self._of_people[key[1]] = self._look_at(people, classes)
-            human = self._of_people.get(key[1], generated)
-            rows: dict[Side, Sequence[Row]] = {"human": human.rows, "generated": generated.rows}
-            coverage: dict[Side, Coverage] | None = None
-            if human.coverage and generated.coverage:
-                coverage = {"human": human.coverage, "generated": generated.coverage}
-            lexicon = self.truth.words.attribute
-            survey: dict[Side, Survey] = {
-                "human": human.words.survey(generated.words, lexicon, people),
-                "generated": generated.words.survey(human.words, lexicon, captioner),
-            }
-            if not self.corpus.alone:
-                images = [*filter(classes.get, captioner.by_image)]
-                like, misplaced = human.rarity.likeness(generated.content, images)
-                about = replace(survey["generated"], kappa=generated.kappa, likeness=like, misplaced=misplaced)
-                survey["generated"] = about
-            sides: dict[Side, _Seen] = {"human": human, "generated": generated}
-            words = {side: of.words for side, of in sides.items()}
-            named = {side: of.named for side, of in sides.items()}
-            joined = Joined(classes, rows, words, named, {}, coverage, survey, dict.fromkeys(SIDES, 1), rows)
-            self._joined[key] = self._by_sentence(joined, sides, written)
+            self._joined[key] = self._compare_sides(captioner, people, classes)
         joined = self._joined[key]
         return replace(joined, dropped={**joined.dropped, **dropped}), found
 
-    def _people(self, captioner: Captions) -> Captions:
-        """The human captions; without any, the captioner's own, so that its images count: nothing reads them twice."""
-        return captioner if self.corpus.alone else self.corpus.human
+    def _compare_sides(self, captioner: Captions, people: Captions, classes: Mapping[str, str]) -> Joined:
+        """What :meth:`join` keeps of a captioner; dropped are sentences alone."""
+        human = generated = self._look_at(captioner, classes)
+        if not self.corpus.alone:
+            key = tuple(classes)
+            human = self._of_people[key] = self._of_people.get(key) or self._look_at(people, classes)
+        sides: dict[Side, _Seen] = {"human": human, "generated": generated}
+        lexicon = self.truth.words.attribute
+        survey: dict[Side, Survey] = {
+            "human": human.words.survey(generated.words, lexicon, people),
+            "generated": generated.words.survey(human.words, lexicon, captioner),
+        }
+        if not self.corpus.alone:
+            like, misplaced = human.rarity.likeness(generated.content, [*filter(classes.get, captioner.by_image)])
+            about = replace(survey["generated"], kappa=generated.kappa, likeness=like, misplaced=misplaced)
+            survey["generated"] = about
+        return Joined(
+            classes,
+            rows={side: of.rows for side, of in sides.items()},
+            words={side: of.words for side, of in sides.items()},
+            named={side: of.named for side, of in sides.items()},
+            dropped={
+                f"{side} sentences beyond the common number": of.beyond for side, of in sides.items() if of.most > 1
+            },
+            coverage={side: of.coverage for side, of in sides.items() if of.coverage} or None,
+            survey=survey,
+            sentences={side: of.most for side, of in sides.items()},
+            read={side: of.read for side, of in sides.items()},
+        )
 
-    def _by_sentence(self, joined: Joined, seen: Mapping[Side, _Seen], written: Mapping[Side, Captions]) -> Joined:
-        """The same where judges read sentences: as many of each caption as most images' captions of that side have."""
-        dropped, numbers, read = dict[str, int](), {**joined.sentences}, {**joined.rows}
-        for side, of in seen.items():
-            if of.sentences is None:
-                continue
-            firsts = [count for (_, number, _), count in zip(of.rows, of.sentences, strict=True) if not number]
-            most = sorted(firsts, reverse=True)[math.ceil(INDEX_COVERAGE * len(firsts)) - 1]
-            if most > 1:
-                texts, numbers[side] = written[side].by_image, most
-                rows = [(i, n, self._words(text)) for i in joined.classes for n, text in texts_of(texts[i], most)]
-                read[side], dropped[f"{side} sentences beyond the common number"] = rows, sum(of.sentences) - len(rows)
-        return replace(joined, dropped=dropped, sentences=numbers, read=read)
+    def _people(self, captioner: Captions) -> Captions:
+        return captioner if self.corpus.alone else self.corpus.human
 
     def _images(
         self, captioner: Captions, *, tasks: bool, without: Collection[str]
     ) -> tuple[dict[str, str], dict[str, int], Tasks | None]:
         """For :meth:`join`: image id -> class; reason -> images left out; and the tasks."""
-        labels, found = self.truth.labels, None
-        people = self._people(captioner)
+        labels, found, people = self.truth.labels, None, self._people(captioner)
         images, dropped = common_images(people, captioner, labels.by_image)
         if isinstance(labels, ProductLabels) and labels.left_out:
             small = len(labels.small & people.by_image.keys() & captioner.by_image.keys())
@@ -338,7 +327,6 @@ class EvidenceBuilder:
         return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about, scenes=scenes)
 
     def _answers_of(self, tasks: bool, image: str, words: Words) -> frozenset[str]:
-        """The tasks, or the classes, that a caption names: judges guess them from the annotation of its image."""
         if tasks:
             return self.mentions(words, "tasks") - PEOPLE
         return self.named(words, self.truth.labels.by_image[image])
@@ -354,20 +342,27 @@ class EvidenceBuilder:
         return {word for of in texts for caption in of for word in self._words(caption)}
 
     def _look_at(self, captions: Captions, classes: Mapping[str, str]) -> _Seen:
-        """The captions of the images of ``classes``, and facts about them."""
-        rows = [(image, n, self._words(text)) for image in classes for n, text in enumerate(captions.by_image[image])]
+        written, lexicon, labels = captions.by_image, self.truth.words.attribute, self.truth.labels
+        rows = read = [(image, n, self._words(text)) for image in classes for n, text in enumerate(written[image])]
         masked = [self.mask(words, "attribute") for _, _, words in rows]
         images = [image for image, *_ in rows]
         words = SideWords([words for *_, words in rows], masked, [classes[image] for image in images], images)
-        lexicon, labels, counts = self.truth.words.attribute, self.truth.labels, None
         named = [self.named(words, labels.by_image[image]) for image, _, words in rows]
+        coverage: Coverage | None = None
+        kappa: float | None = None
+        if lexicon is not None:
+            coverage = measure_coverage(named, lexicon.classes or labels.classes)
+            silent = isinstance(lexicon, ProductLexicon) and lexicon.without_words
+            kappa = None if silent else class_kappa(named, words.classes)
+        most, beyond = 1, 0
         if self.options.text == "sentences":
-            counts = [len(sentences(text)) for image in classes for text in captions.by_image[image]]
-        if lexicon is None:
-            return _Seen(rows, words, named, None, None, counts)
-        coverage = measure_coverage(named, lexicon.classes or labels.classes)
-        silent = isinstance(lexicon, ProductLexicon) and lexicon.without_words
-        return _Seen(rows, words, named, coverage, None if silent else class_kappa(named, words.classes), counts)
+            counts = [[len(sentences(text)) for text in written[image]] for image in classes]
+            firsts = sorted((of[0] for of in counts if of), reverse=True)
+            most = firsts[math.ceil(INDEX_COVERAGE * len(firsts)) - 1]
+            if most > 1:
+                read = [(i, n, self._words(text)) for i in classes for n, text in texts_of(written[i], most)]
+                beyond = sum(map(sum, counts)) - len(read)
+        return _Seen(rows, words, named, coverage, kappa, read, most, beyond)
 
     @property
     def task_words(self) -> Lexicon:
@@ -375,12 +370,6 @@ class EvidenceBuilder:
         if self.truth.words.tasks is None:
             raise JudgeError("a metric asks for tasks, and no words of them are known", mend="give --tasks")
         return self.truth.words.tasks
-
-    def _complete(self, tasks: Tasks | None, words: Lexicon | None) -> Tasks | None:
-        """Given tasks; those of lexicons of which they list none are derived from human captions."""
-        if tasks and (unlisted := unlisted_tasks(words, tasks.names)):
-            return join_tasks(tasks, self._derive_tasks(unlisted, self.corpus.human.by_image))
-        return tasks
 
     def _derive_tasks(self, names: Iterable[str], images: Iterable[str]) -> Tasks:
         described = (image for image in images if self.corpus.human.by_image[image])
@@ -419,7 +408,7 @@ def _spared(metric: Metric) -> frozenset[str]:
 
 def join_names(names: Collection[str]) -> str:
     """Sorted names, joined by "|"."""
-    return "|".join(sorted(names)) if names else ""
+    return "|".join(sorted(names))
 
 
 def check_names(names: Collection[str]) -> None:
@@ -439,7 +428,7 @@ def mention_table(mentions: Sequence[Collection[str]], names: Sequence[str]) -> 
 
 
 def _check_classes(classes: Mapping[str, str], labels: Labels, where: str, shared: Callable[[], str]) -> None:
-    """Refuse too few classes or images; if the labels alone have enough, ``shared()`` says how files overlap."""
+    """Refuse too few classes or images; if the labels have enough, ``shared()`` says how files overlap."""
     counts, labelled = Counter(classes.values()), Counter(labels.by_image.values())
     enough = sum(number >= MINIMUM_IMAGES for number in labelled.values())
     if len(counts) == 1:

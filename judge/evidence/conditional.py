@@ -25,14 +25,12 @@ LEAST_PEOPLE = 3
 
 @dataclass(frozen=True)
 class Conditional:
-    """The evidence of one captioner.
+    """The evidence of one captioner; ``metric.given`` says what is known.
 
     Attributes:
-        metric: its ``given`` says what is known.
         joined: the N images, with a class each, and facts about both sides.
         units: what is resampled, of these images.
-        people: human captions of each image, without words that name the class, [N][H].
-        captions: the captioner's, likewise, [N][M].
+        people, captions: human captions of each image, without words that name the class, [N][H], and the captioner's.
         objects: what each image shows, [N, O], rows of length 1 or 0, people apart; O is 0 if objects are not given.
         images: vectors of the images, [N, D], people hidden, which are made later; D is 0 if images are not given.
     """
@@ -82,15 +80,13 @@ def conditional_evidence(builder: EvidenceBuilder, captioner: Captions, metric: 
         instead = "give the images, or their objects, in place of people: --given image, --given objects"
         mend = instead if least > 1 else "give more images"
         raise RowError(what, where=captioner.name, mend=mend)
-    dropped = {
-        f"fewer than {least} human captions": len(joined.classes) - len(enough),
-        "no annotated objects": len(enough) - len(classes),
-    }
+    dropped = {**joined.dropped, f"fewer than {least} human captions": len(joined.classes) - len(enough)}
+    dropped["no annotated objects"] = len(enough) - len(classes)
     return Conditional(
         captioner.name,
         metric,
         # What follows asks for no words but these.
-        replace(joined, classes=classes, dropped={**joined.dropped, **dropped}, words={}, named={}),
+        replace(joined, classes=classes, dropped=dropped, words={}, named={}),
         Units.make(classes, builder.truth.labels.scenes),
         [people[image] for image in classes],
         [captions[image] for image in classes],

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import union_categoricals
 
 from judge.corpus import COPIED
 from judge.errors import JudgeError, RowError
@@ -32,6 +31,7 @@ from judge.metrics import Metric
 from judge.metrics.counted.spec import CountedMetric
 from judge.text.tokens import is_content
 from judge.types import SIDES, Captions, Side, Words
+from judge.utils.cells import constant, joined_tables
 
 # LIC asks for 100 captions with each gender, and does not say among how many. It keeps 290 words; in 17,985 COCO
 # captions a threshold of 10 keeps that many; 100 of the 33,140 captions of LIC's images would be 54, and keep 56.
@@ -41,11 +41,9 @@ _OBJECTS = "use ba-objects, which asks for no such words"
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Which words of captions BA counts.
+    """Which words of captions BA counts: the ``most`` frequent content words of both sides' captions.
 
-    Attributes:
-        most: number of content words considered, the most frequent ones of both sides' captions.
-        least: captions that must hold a word together with each class; None for one in 1,800, and at least 2.
+    ``least``: captions that must hold a word together with each class; None for one in 1,800, and at least 2.
     """
 
     most: int = 1000
@@ -54,13 +52,10 @@ class Vocabulary:
 
 @dataclass(frozen=True, slots=True)
 class CountRows:
-    """The input of counted metrics for one captioner.
+    """The input of counted metrics for one captioner: the rows of ``counts.parquet``, and facts about both sides.
 
-    Attributes:
-        rows: the rows of ``counts.parquet``.
-        joined: the images, what was left out, and how often captions name the attribute.
-        dropped: reason -> annotated tasks or images left out.
-        counted: numbers of "words" (and the "least" captions with each class), and of annotated "objects".
+    ``dropped``: reason -> annotated tasks or images left out; ``counted``: numbers of "words" (and the "least" captions
+    with each class), and of annotated "objects".
     """
 
     captioner: str
@@ -112,20 +107,6 @@ class CaptionCounter:
             table["scene"] = table["image_id"].astype(str).map(scenes)
         # What follows asks for no words.
         return CountRows(captioner.name, table, replace(joined, words={}, named={}), dropped, counted)
-
-
-def joined_tables(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables one after the other; columns that are categories in all of them stay such."""
-    tables = [table for table in tables if len(table)] or tables[:1]
-    if len(tables) < 2:
-        return tables[0].reset_index(drop=True) if tables else pd.DataFrame()
-    known = [name for name in tables[0] if all(isinstance(of.dtypes.get(name), pd.CategoricalDtype) for of in tables)]
-    table = pd.concat([of.drop(columns=known) for of in tables], ignore_index=True)
-    for place, name in enumerate(tables[0]):
-        if name in known:
-            whole = union_categoricals([of[name] for of in tables], sort_categories=True)
-            table.insert(place, name, pd.Series(whole))
-    return table
 
 
 def _copied(joined: Joined) -> set[str]:
@@ -187,7 +168,6 @@ def _annotated_rows(builder: EvidenceBuilder, joined: Joined) -> tuple[pd.DataFr
 
 
 def _check(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, CountedMetric]) -> None:
-    """Refuse what cannot be counted."""
     labels, words, tasks = builder.truth.labels, builder.truth.words.attribute, builder.truth.words.tasks
     names = {*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())}
     check_names(sorted(names))
@@ -250,7 +230,6 @@ def _by_class(joined: Joined, side: Side, classes: Sequence[str], without: Colle
 
 
 def _caption_rows(builder: EvidenceBuilder, joined: Joined, side: Side, *, objects: bool) -> pd.DataFrame:
-    """The rows of a side's captions, without words."""
     rows = joined.rows[side]
     held = [builder.mentions(caption, "tasks") - PEOPLE if objects else () for _, _, caption in rows]
     return _frame(joined, side, rows, joined.named[side], held)
@@ -277,10 +256,4 @@ def _frame(
 
 
 def _categories(names: Iterable[Collection[str]]) -> pd.Categorical[str]:
-    """Collections of names, each joined into one text."""
     return pd.Categorical([join_names(of) for of in names])
-
-
-def constant(name: str, count: int) -> pd.Categorical[str]:
-    """The same name so many times."""
-    return pd.Categorical.from_codes(np.zeros(count, dtype=np.int8), pd.Index([name]))

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from judge.corpus.tasks import Tasks
 from judge.errors import RowError
@@ -89,22 +90,14 @@ def named_sides(
     else:
         _check_named(classes, known, captioner)
         target = Target("attribute", tuple(sorted({*classes.values()})))
-        shown = {image: _apart(tasks.shown(image)) for image in images}
+        # Words beside each other would be read as pairs.
+        shown = {i: (APART, *(word for name in sorted(tasks.shown(i)) for word in (name, APART))) for i in images}
     rows = {side: _readings({image: of[image] for image in images}, shown, target) for side, of in named.items()}
     for side, of in named.items():
         dropped[f"{side} captions beyond the common number"] = sum(len(of[image]) for image in images) - len(rows[side])
-    return Sides(
-        captioner,
-        target,
-        classes,
-        answers=dict.fromkeys(images, ()),
-        rows=rows,
-        aligner=Aligner(),
-        coverage=joined.coverage,
-        survey=joined.survey,
-        dropped=dropped,
-        sentences=dict.fromkeys(SIDES, 1),
-    )
+    about: dict[str, Any] = {"coverage": joined.coverage, "survey": joined.survey, "dropped": dropped}
+    answers = dict.fromkeys(images, ())
+    return Sides(captioner, target, classes, answers, rows, Aligner(), **about, sentences=dict.fromkeys(SIDES, 1))
 
 
 def _readings(
@@ -116,21 +109,13 @@ def _readings(
     """
     place = {name: index for index, name in enumerate(target.classes)}
     sizes = Counter(index for of in named.values() for index in range(len(of)))
-    return tuple(
-        MaskedCaption(image, index, shown[image], answers=_places(found, place), written=number)
-        for image, of in named.items()
-        for index, (number, found) in enumerate(of)
-        if sizes[index] >= INDEX_COVERAGE * len(named)
-    )
-
-
-def _apart(names: Sequence[str]) -> Words:
-    """Names as the words of a judge, apart: words beside each other would be read as pairs."""
-    return (APART, *(word for name in sorted(names) for word in (name, APART)))
-
-
-def _places(names: frozenset[str], place: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(sorted(place[name] for name in names if name in place))
+    rows = list[MaskedCaption]()
+    for image, of in named.items():
+        for index, (number, found) in enumerate(of):
+            if sizes[index] >= INDEX_COVERAGE * len(named):
+                answers = tuple(sorted(place[name] for name in found & place.keys()))
+                rows.append(MaskedCaption(image, index, shown[image], answers=answers, written=number))
+    return tuple(rows)
 
 
 def _check_named(classes: Mapping[str, str], known: Collection[str], captioner: str) -> None:

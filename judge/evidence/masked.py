@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, Self
@@ -68,12 +68,8 @@ class Part:
 class CaptionTable(Mapping[Side, Sequence[MaskedCaption]]):
     """The captions of both sides as arrays; as a mapping, side -> its captions, which are made when they are used.
 
-    Attributes:
-        images: image ids.
-        texts: the words of the captions.
-        said: the classes, and the tasks, that captions name.
-        answers: what captions name, where judges guess that.
-        parts: side -> its captions, by places in these lists.
+    ``parts``: side -> its captions, by places in the other lists: image ids, words, the classes and the tasks that
+    captions name, and, where judges guess that, what they name.
     """
 
     images: tuple[str, ...]
@@ -129,10 +125,6 @@ class CaptionTable(Mapping[Side, Sequence[MaskedCaption]]):
             answers = None if answer == _NONE else self.answers[answer]
             number = None if written == _NONE else written
             yield MaskedCaption(self.images[image], index, self.texts[text], named, tasks, answers, number)
-
-    def moved(self, parts: Mapping[Side, Part]) -> CaptionTable:
-        """The table of other rows of the same captions."""
-        return replace(self, parts=parts)
 
 
 class Exchangeable(NamedTuple):

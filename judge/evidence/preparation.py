@@ -104,7 +104,6 @@ class Preparation:
 
 
 def _lexicon_json(lexicon: Lexicon) -> dict[str, Any]:
-    """The masked words; for a product those of each attribute."""
     parts = lexicon.parts if isinstance(lexicon, ProductLexicon) else None
     return {
         "name": lexicon.name,

@@ -29,40 +29,18 @@ _SAMPLE = 2000
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The reference's part in one role.
-
-    Attributes:
-        captions: what the reference person says of each image, [N].
-        others: places of the captions of the people who remain known, [N][...].
-    """
+    """The reference's captions in one role, [N], and places of those of the people who remain known, [N][...]."""
 
     captions: Sequence[Words]
     others: Sequence[Sequence[int]]
-
-
-@dataclass(frozen=True, slots=True)
-class References:
-    """The references of a captioner.
-
-    Attributes:
-        roles: one for each role.
-        people: how many people's captions a reference joins.
-        bits: mean bits of the captioner's captions, and of the references'.
-    """
-
-    roles: tuple[Reference, ...]
-    people: int
-    bits: tuple[float, float]
 
 
 class Informative:
     """How much captions of one side say."""
 
     def __init__(self, captions: Sequence[Words]) -> None:
-        counts = Counter(word for words in captions for word in {*filter(is_content, words)})
-        self.bits: Mapping[str, float] = {
-            word: -math.log2(count / (len(captions) + 1)) for word, count in counts.items()
-        }
+        counts, number = Counter(word for words in captions for word in {*filter(is_content, words)}), len(captions) + 1
+        self.bits: Mapping[str, float] = {word: -math.log2(count / number) for word, count in counts.items()}
 
     def __call__(self, words: Words, heard: Set[str] | None = None) -> float:
         """Bits of a caption, or of its words that are ``heard``."""
@@ -82,8 +60,8 @@ class Informative:
         return tuple(found)
 
 
-def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words]) -> References:
-    """The references of a captioner's ``captions``, [N]; ``people``: human captions of each image, [N][H].
+def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words]) -> list[Reference]:
+    """The references of a captioner's ``captions``, [N], in each role; ``people``: human captions of images, [N][H].
 
     There are as many roles as most images have human captions; images with fewer repeat some. Of each image with two
     human captions or more, at least one person remains known.
@@ -104,16 +82,13 @@ def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words]
     # A part of the captions finds the length; all are cut there.
     places = np.random.default_rng(0).permutation(len(texts))[:_SAMPLE]
     sample, others = [texts[place] for place in places], [heard[place] for place in places]
-    length = math.inf
-    if said > wanted:
-        length = _length(wanted / said, sample, told, [None] * len(sample))
+    length = _length(wanted / said, sample, told, [None] * len(sample)) if said > wanted else math.inf
     if joined > 1 and agreed > shared:
         # One person's caption is cut for a brief captioner, and not for one who says little of the image.
         length = min(length, _length(shared / agreed, sample, told, others))
     if length < math.inf:
         roles = [Reference([told.cut(words, length) for words in role.captions], role.others) for role in roles]
-        said = _mean(told(words) for role in roles for words in role.captions)
-    return References(tuple(roles), joined, (wanted, said))
+    return roles
 
 
 def _mean(bits: Iterable[float]) -> float:
@@ -121,18 +96,14 @@ def _mean(bits: Iterable[float]) -> float:
 
 
 def _length(share: float, captions: Sequence[Words], told: Informative, heard: Sequence[Set[str] | None]) -> float:
-    """The length, in bits, to which captions are cut so that they keep this share of their bits; it is below 1.
-
-    ``heard``: words of each caption that count; None where all do.
-    """
+    """The length, in bits, to which captions are cut so that they keep this share of their ``heard`` bits."""
     from scipy.optimize import bisect
 
     whole = _mean(map(told, captions, heard))
 
     def excess(length: float) -> float:
-        return (
-            _mean(told(told.cut(words, length), of) for words, of in zip(captions, heard, strict=True)) - share * whole
-        )
+        kept = (told(told.cut(words, length), of) for words, of in zip(captions, heard, strict=True))
+        return _mean(kept) - share * whole
 
     return float(bisect(excess, 0, 2 * max(map(told, captions)), xtol=0.1))
 

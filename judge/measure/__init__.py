@@ -10,13 +10,11 @@ import pandas as pd
 from judge.corpus import Corpus
 from judge.corpus.attributes import ProductLabels
 from judge.errors import JudgeError, require
-from judge.evidence.counts import joined_tables
 from judge.masking.masked_images import MaskedImages
 from judge.measure.conditional import Measured, gain_words, measure_conditional, warn_of_few
 from judge.measure.description import describe
 from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
-from judge.measure.places import image_places
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import check_refits, refit, warn_of_many
 from judge.measure.table import Answers, answer_rows, in_order, score_table, with_parts
@@ -30,6 +28,7 @@ from judge.training.launch import in_main_process
 from judge.training.member import TrainingSetup
 from judge.training.run_members import prepare_members, train_members
 from judge.types import Progress
+from judge.utils.cells import joined_tables
 from judge.utils.launch import launched
 from judge.utils.parallel import give_back, usable_cores
 
@@ -83,9 +82,7 @@ def measure(
     for line in chain(warn_of_few(work.conditional, plan.small), warn_of_many(work.jobs, plan, setup)):
         _logger.info(line)
     # Before any training: processes that train keep much memory.
-    conditional = _conditional(_see(work, setup, progress), setup, progress)
-    # The vectors of images are not needed any more.
-    conditional = [replace(one, of=of.of) for one, of in zip(conditional, work.conditional, strict=True)]
+    conditional = _conditional(work, setup, progress)
     give_back()
     _, setup, answers, refits = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
@@ -112,9 +109,7 @@ def measure(
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
         workers = 1 if launched() else setup.workers or usable_cores()
         words = caption_words(work.jobs, notes, plan, read, workers=workers) if read else pd.DataFrame()
-        chosen = with_words(chosen, pd.concat([words, gain_words(conditional, chosen)], ignore_index=True))
-        places = image_places(work.jobs, notes, plan, setup, chosen)
-        return chosen.merge(places, how="left").fillna({"places": ""}) if len(places) else chosen.assign(places="")
+        return with_words(chosen, pd.concat([words, gain_words(conditional, chosen)], ignore_index=True))
 
     if plan.examples:
         progress("examples", 0, 0)
@@ -138,8 +133,7 @@ def train(
 ) -> Work:
     """Train all judges that :func:`measure` needs and keep them in the setup's store, where it finds them.
 
-    Only the answers of refits are kept; refits are not among the returned jobs. The ``key`` of a job's member names its
-    files; members may share them.
+    Refits are not among the returned jobs. The ``key`` of a job's member names its files; members may share them.
     """
     work = lay_out(corpus, plan, lexicons)
     if not work.jobs:
@@ -176,10 +170,7 @@ def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImag
 def _train(
     work: Work, plan: Plan, setup: TrainingSetup, progress: Progress
 ) -> tuple[tuple[Job, ...], TrainingSetup, list[Answers], pd.DataFrame]:
-    """Train all judges and refits.
-
-    Returns jobs with the keys of their members, the setup with features, answers, and refits.
-    """
+    """Train all judges: jobs with the keys of their members, the setup with features, answers, and refits."""
     members, setup = prepare_members([job.member for job in work.jobs], setup, progress)
     answers = train_members(members, setup, then=answer_rows, progress=progress)
     jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=True))
@@ -188,27 +179,21 @@ def _train(
 
 
 def _conditional(work: Work, setup: TrainingSetup, progress: Progress) -> list[Measured]:
-    """What is measured given what is known of images."""
+    """Of metrics that are given what is known of images; the vectors of images are not kept."""
     if not work.conditional:
         return []
+    requests, workers = work.conditional, 1 if launched() else setup.workers or usable_cores()
+    if images := {image for of in requests if of.of.metric.uses_images for image in of.of.units.images}:
+        from judge.training.features import see
+
+        vectors = see(images, setup.materials, setup.features, progress)
+        requests = tuple(request.seeing(vectors) for request in requests)
     progress("conditional leakage", 0, 0)
-    workers = 1 if launched() else setup.workers or usable_cores()
-    return in_main_process(lambda: measure_conditional(work.conditional, workers=workers))
-
-
-def _see(work: Work, setup: TrainingSetup, progress: Progress) -> Work:
-    """The work with the vectors of images, where these are given."""
-    images = {image for of in work.conditional if of.of.metric.uses_images for image in of.of.units.images}
-    if not images:
-        return work
-    from judge.training.features import see
-
-    vectors = see(images, setup.materials, setup.features, progress)
-    return replace(work, conditional=tuple(of.seeing(vectors) for of in work.conditional))
+    found = in_main_process(lambda: measure_conditional(requests, workers=workers))
+    return [replace(one, of=of.of) for one, of in zip(found, work.conditional, strict=True)]
 
 
 def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:
-    """Captioner -> its caption quality, against all human captions."""
     return measure_qualities(
         corpus.human,
         corpus.generated,

@@ -5,11 +5,10 @@ annotation. If a captioner lacks captions of a few images (refusals), these imag
 computed again from the answers, or counts, of the shared images.
 
 The error of the difference remains that of paired values. Halves of the images are drawn by a hash of each image id, so
-that those of two captioners differ only in missing images and a few at the cut; their values are used as they are.
-Folds change with a missing image, so the second row's answers are summed by the first row's folds. Each row keeps its
-own chance level. In worlds of 240 images, where a captioner that shares seven in ten captions with the other lacks one
-in twenty, estimated over observed sd of LIC, Leakage and BA_O from folds was 1.06, 1.11 and 1.19; with independent
-errors 1.23, 1.32 and 1.62; on all images 1.01, 1.12 and 1.07.
+that those of two captioners differ little; their values are used as they are. Folds change with a missing image, so the
+second row's answers are summed by the first row's folds. In worlds of 240 images, where a captioner that shares seven
+in ten captions with the other lacks one in twenty, estimated over observed sd of LIC, Leakage and BA_O from folds was
+1.06, 1.11 and 1.19; with independent errors 1.23, 1.32 and 1.62; on all images 1.01, 1.12 and 1.07.
 """
 
 import json
@@ -47,7 +46,7 @@ def unlike(first: Summary, second: Summary, run: Mapping[str, Any]) -> str | Non
 
 @dataclass(frozen=True)
 class Pairing:
-    """Pairs rows of the table on their shared images: from the rows of the run's files, and their entry "run"."""
+    """Pairs rows of the table on their shared images, by the rows of the run's files and the entry "run"."""
 
     scores: pd.DataFrame
     counts: pd.DataFrame
@@ -84,7 +83,6 @@ class Pairing:
         return table[mine]
 
     def _again(self, row: Summary, table: pd.DataFrame) -> Summary:
-        """A row computed again from the answers, or counts, of some of its images."""
         if row.metric.counted:
             value = CountedRow(row.metric, table, self.counts).line.published
             known = None if value is None or row.chance_level is None else value - row.chance_level
@@ -96,7 +94,6 @@ class Pairing:
 
 
 def _measured(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of captions that a judge scored, or of generated captions."""
     return table[table["probability"].notna()] if "probability" in table else table[table["side"] == "generated"]
 
 

@@ -17,8 +17,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from judge.evidence.conditional import Conditional
-from judge.evidence.counts import constant, joined_tables
-from judge.evidence.reference import References, make_references
+from judge.evidence.reference import Reference, make_references
 from judge.judges.given import Given, Told, give, shares_of
 from judge.measure.jobs import Request
 from judge.measure.table import COLUMNS
@@ -26,6 +25,7 @@ from judge.statistics.comparisons import Key
 from judge.statistics.summary import ROW
 from judge.text.vector_space import TOGETHER, Reals, VectorSpace, unit
 from judge.types import SIDES, BoolArray, FloatArray, IntArray, Side
+from judge.utils.cells import constant, joined_tables
 from judge.utils.parallel import give_back, parallel
 
 # A test at 5% finds an amplification of so many standard errors with 80% power.
@@ -34,10 +34,9 @@ _FOUND = 2.8
 
 @dataclass(frozen=True)
 class Readings:
-    """What judges read, [N, D] each: what is known, the reference's captions and the captioner's.
+    """What judges read, [N, D] each: what is known, the reference's captions (of each role) and the captioner's.
 
-    There is one of ``human`` for each role. The roles share what is known, or each has its own; the captioner's
-    captions of an image take turns.
+    The roles share what is known, or each has its own; the captioner's captions of an image take turns.
     """
 
     known: Sequence[Reals]
@@ -45,20 +44,15 @@ class Readings:
     generated: Sequence[Reals]
 
     def among(self, held: BoolArray) -> Readings:
-        """The same of some of the images."""
+        """Those of some of the images."""
         return Readings(*([rows[held] for rows in part] for part in (self.known, self.human, self.generated)))
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A captioner that was measured.
+    """A captioner that was measured: its key, its evidence, and its rows of the run's files.
 
-    Attributes:
-        key: its row of the table.
-        of: its evidence.
-        scores, refits: its rows of ``scores.parquet`` and of ``replicates.parquet``.
-        space: makes features of captions.
-        weights: of these features for each class, [D, K]: means over the judges of its captions.
+    ``space`` makes features of captions; ``weights``: of these for each class, [D, K], means over the judges.
     """
 
     key: Key
@@ -69,10 +63,7 @@ class Measured:
     weights: FloatArray
 
     def words(self, image: str, index: int) -> list[tuple[str, float]]:
-        """Words of a caption, and by how much each raises the share that judges predict for the image's class.
-
-        It is the difference that leaving the word out makes, but for the fit.
-        """
+        """Words of a caption, and by how much each raises the share predicted for the image's class, fit aside."""
         place = self.of.units.images.index(image)
         words = self.of.captions[place][index]
         texts = [words, *(words[:n] + words[n + 1 :] for n in range(len(words)))]
@@ -83,8 +74,7 @@ class Measured:
 def expected_detectable(counts: Sequence[int]) -> float:
     """A rough estimate of the smallest amplification that images can show; ``counts``: images of each class.
 
-    The standard error of COCO captions was 0.0092 with 270 and 630 images, and 0.0035 with 1,031 and 2,566: about
-    N ** -0.71, where N images of balanced classes would have the same error.
+    The standard error of COCO captions was 0.0092 with 270 and 630 images, and 0.0035 with 1,031 and 2,566.
     """
     balanced = len(counts) ** 2 / sum(1 / count for count in counts)
     return float(_FOUND * balanced**-0.71)
@@ -107,10 +97,7 @@ def measure_conditional(requests: Sequence[Request], *, workers: int) -> list[Me
 
 
 def gain_words(measured: Sequence[Measured], examples: pd.DataFrame) -> pd.DataFrame:
-    """The words of captioners' captions among ``examples``, with columns of :func:`~judge.measure.words.caption_words`.
-
-    ``contribution``: see :meth:`Measured.words`.
-    """
+    """:meth:`Measured.words` of captions in ``examples``, as :func:`~judge.measure.words.caption_words` has columns."""
     rows = list[tuple[object, ...]]()
     known = examples[examples["side"] == "generated"][[*ROW, "image_id", "index"]].drop_duplicates()
     for of in measured:
@@ -133,7 +120,7 @@ def _measure(request: Request) -> Measured:
     return found
 
 
-def _read(of: Conditional, references: References, judge: str) -> tuple[VectorSpace, Readings]:
+def _read(of: Conditional, references: Sequence[Reference], judge: str) -> tuple[VectorSpace, Readings]:
     """Features, and what judges read; a captioner's several captions of an image take turns."""
     counts = [len(texts) for texts in of.people]
     turns = max(len(texts) for texts in of.captions)
@@ -141,15 +128,12 @@ def _read(of: Conditional, references: References, judge: str) -> tuple[VectorSp
     told = [words for texts in of.people for words in texts]
     weights = np.concatenate([np.repeat(1 / np.array(counts), counts), np.full(turns * len(counts), 1 / turns)])
     space = VectorSpace([*told, *(words for turn in said for words in turn)], weights, judge=judge)
-    human, generated = (
-        [space.vectors(*space.parts(captions)) for captions in each]
-        for each in ([role.captions for role in references.roles], said)
-    )
+    human = [space.vectors(*space.parts(role.captions)) for role in references]
+    generated = [space.vectors(*space.parts(captions)) for captions in said]
     return space, Readings(_known(of, references, space), human, generated)
 
 
-def _known(of: Conditional, references: References, space: VectorSpace) -> list[Reals]:
-    """What is known in each role, or in all of them."""
+def _known(of: Conditional, references: Sequence[Reference], space: VectorSpace) -> list[Reals]:
     alike = np.concatenate([of.objects, of.images], axis=1)
     if "people" not in of.metric.given:
         return [alike]
@@ -160,12 +144,12 @@ def _known(of: Conditional, references: References, space: VectorSpace) -> list[
     return [np.concatenate([alike, np.concatenate(rows)], axis=1) for rows in others]
 
 
-def _others(of: Conditional, references: References, space: VectorSpace, part: slice) -> Iterator[Reals]:
+def _others(of: Conditional, references: Sequence[Reference], space: VectorSpace, part: slice) -> Iterator[Reals]:
     """The captions of those who are known, added up, of some of the images, [N, D] in each role."""
     people = of.people[part]
     starts = np.cumsum([0, *map(len, people)])
     told = space.parts([words for texts in people for words in texts])
-    for role in references.roles:
+    for role in references:
         known = role.others[part]
         images = np.repeat(np.arange(len(people)), [*map(len, known)])
         places = [start + other for start, others in zip(starts[:-1], known, strict=True) for other in others]
@@ -177,7 +161,7 @@ def _with_fit(known: Given, *sides: Told) -> Iterator[Told]:
     """Captions of the reference and of the captioner, each with a last feature: how well it fits what is known.
 
     The fit is the cosine between a caption, less the mean of its side, and the reference's caption as what is known
-    predicts it. Without the fit a judge cannot see that a caption contradicts what is known: it adds up both.
+    predicts it. Without it a judge cannot see that a caption contradicts what is known.
     """
     expected = unit(known.expect(sides[0]))
     for features, rest in sides:
@@ -193,10 +177,7 @@ class _Judges:
         self.given = give(readings.known, classes, units)
 
     def roles(self) -> Iterator[tuple[Given, dict[Side, Told]]]:
-        """Of each role: the judge of what is known; side -> captions, whose last feature is their fit.
-
-        They are made one role after the other, since those of all roles would take much memory.
-        """
+        """Of each role, made one after the other: the judge of what is known; side -> captions with their fit."""
         captions = self.readings.generated
         alike = len(self.given) == len(captions) == 1
         for role, human in enumerate(self.readings.human):
@@ -227,12 +208,10 @@ class _Judges:
 
 
 def _loss(errors: FloatArray) -> FloatArray:
-    """[N] of errors [N, K]."""
     return np.asarray((errors**2).sum(axis=1))
 
 
 def _refits(request: Request, whole: _Judges) -> Iterator[list[object]]:
-    """Rows of ``replicates.parquet``."""
     for number, held in enumerate(request.of.units.halves(2 * request.refits, request.seed)):
         human, generated = whole.among(held).gains()
         yield [*request.key, "half", number, human, generated, generated - human, human, generated]
@@ -247,28 +226,25 @@ def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
         for side in SIDES:
             errors = given.reading(told[side])
             shares = shares_of(errors, of.classes)
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "image_id": images,
-                        "captioner": constant(captioner, len(images)),
-                        "side": constant(side, len(images)),
-                        "index": index,
-                        "metric": constant(metric, len(images)),
-                        "judge": constant(judge, len(images)),
-                        "seed": request.seed,
-                        "fold": 0,
-                        "named": constant("", len(images)),
-                        "tasks": constant("", len(images)),
-                        "answer": pd.Categorical.from_codes(of.classes, names),
-                        "probability": shares[np.arange(len(shares)), of.classes],
-                        "predicted": pd.Categorical.from_codes(shares.argmax(axis=1), names),
-                        "loss": _loss(errors),
-                        "validation_loss": np.nan,
-                        "baseline": _loss(given.errors),
-                        "fit": told[side].features[:, -1],
-                    }
-                )
-            )
+            columns = {
+                "image_id": images,
+                "captioner": constant(captioner, len(images)),
+                "side": constant(side, len(images)),
+                "index": index,
+                "metric": constant(metric, len(images)),
+                "judge": constant(judge, len(images)),
+                "seed": request.seed,
+                "fold": 0,
+                "named": constant("", len(images)),
+                "tasks": constant("", len(images)),
+                "answer": pd.Categorical.from_codes(of.classes, names),
+                "probability": shares[np.arange(len(shares)), of.classes],
+                "predicted": pd.Categorical.from_codes(shares.argmax(axis=1), names),
+                "loss": _loss(errors),
+                "validation_loss": np.nan,
+                "baseline": _loss(given.errors),
+                "fit": told[side].features[:, -1],
+            }
+            parts.append(pd.DataFrame(columns))
     found = joined_tables(parts)
     return found if of.units.index is None else found.assign(scene=[*of.units.of] * len(parts))

@@ -103,7 +103,6 @@ def _unnamed(labels: Labels, lexicon: Lexicon | None) -> dict[str, Any]:
 
 
 def _without_words(lexicon: Lexicon, labels: Labels) -> dict[str, Any]:
-    """Attributes, and classes, that captions cannot name."""
     silent = lexicon.without_words_for(labels.classes)
     found = {"without_words": lexicon.without_words} if isinstance(lexicon, ProductLexicon) else {}
     return found | ({"classes_without_words": silent} if silent else {})
@@ -149,7 +148,6 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
 
 
 def _add_conditional(entries: dict[str, dict[str, Any]], work: Work, plan: Plan, setup: TrainingSetup) -> None:
-    """Add the data behind rows that are given what is known of images."""
     for request in work.conditional:
         of = request.of
         entry = entries.setdefault(of.captioner, _entry(of.captioner, of.joined, work, plan))
@@ -189,7 +187,6 @@ def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, A
 
 
 def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any]:
-    """Name -> value of the settings of a metric, without those of its judges."""
     truth = work.truth
     found = {"attribute": truth.labels.attribute, "lexicon": _spell(truth.words.attribute), **asdict(plan.text)}
     del found["language"]  # It is the lexicons'.
@@ -212,12 +209,10 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
 
 
 def _refits(job: Job, plan: Plan, work: Work) -> int:
-    """How often a job's judges are trained again for the test."""
     return plan.resamples_of(job.judge, job.evidence.target.kind, most_images(work.jobs)).get("exchanged", 0)
 
 
 def _settings_of_judge(job: Job, plan: Plan, work: Work, setup: TrainingSetup) -> dict[str, Any]:
-    """Name -> value of the settings of a job's judges."""
     judge = job.member.judge
     found: dict[str, Any] = {}
     if setup.is_trained(judge):  # First: of two runs the first setting that differs is named, and seeds follow from it.
@@ -232,7 +227,6 @@ def _settings_of_judge(job: Job, plan: Plan, work: Work, setup: TrainingSetup) -
 
 
 def _masking(setup: TrainingSetup) -> Mapping[str, Any]:
-    """The settings that decide what is hidden in images."""
     return setup.masking if setup.masking.get("mask") != "none" else {"mask": "none"}
 
 

@@ -34,11 +34,10 @@ CAPTION = ["captioner", *OF_SIDE]
 
 
 def choose_examples(work: Work, scores: pd.DataFrame, contributions: pd.DataFrame, *, seed: int) -> pd.DataFrame:
-    """The captions of some images of every row with contributions; their number is bounded for any run.
+    """The captions of some images of every row with contributions; data/README.md explains the columns.
 
-    ``scores`` are the rows of ``scores.parquet``, ``contributions`` those of
-    :func:`~judge.statistics.breakdown.image_contributions`; ``seed`` draws the random images. data/README.md explains
-    the columns.
+    ``contributions`` are those of :func:`~judge.statistics.breakdown.image_contributions`; ``seed`` draws the random
+    images.
     """
     picked = _pick(contributions, seed)
     evidence = {(job.evidence.captioner, of.name, job.judge): job.evidence for job in work.jobs for of in job.metrics}
@@ -77,10 +76,9 @@ def choose_examples(work: Work, scores: pd.DataFrame, contributions: pd.DataFram
 
 
 def with_words(examples: pd.DataFrame, amounts: pd.DataFrame) -> pd.DataFrame:
-    """``examples`` with the column "words": what each word of ``read`` adds to the log odds of the truth, or "".
+    """``examples`` with the column "words": what each word of ``read`` adds, as text, or "".
 
-    ``amounts`` are from :func:`~judge.measure.words.caption_words`, and may be empty; of a gain from
-    :func:`~judge.measure.conditional.gain_words`, and what is added is predicted share.
+    ``amounts`` are from :func:`~judge.measure.words.caption_words` and :func:`~judge.measure.conditional.gain_words`.
     """
     found: dict[tuple[object, ...], str] = {}
     for key, rows in amounts.groupby(["metric", "judge", *CAPTION], sort=False) if len(amounts) else ():
@@ -117,7 +115,6 @@ def _answers(rows: pd.DataFrame, images: Sequence[str]) -> pd.DataFrame:
 
 
 def _read(evidence: Evidence, images: set[str]) -> pd.DataFrame:
-    """The captions of images as judges read them."""
     samples = [
         (side, image, slot.captions[place].number, slot[place].text)
         for (side, _), slot in evidence.slots.items()
@@ -136,10 +133,7 @@ def _told(given: Conditional, images: set[str]) -> pd.DataFrame:
 
 
 def _by_caption(rows: pd.DataFrame, sides: Mapping[Side, Mapping[str, tuple[str, ...]]]) -> pd.DataFrame:
-    """Rows of a metric of roles, whose index is the role, with the index of the caption that has its turn there.
-
-    Of a reference that joins captions, this is the first.
-    """
+    """Rows of a metric of roles, whose index is the role, with the index of the (first) caption that is read there."""
     turns = {side: max(len(of[image]) for image in rows["image_id"].unique()) for side, of in sides.items()}
     places = zip(rows["side"], rows["image_id"], rows["index"], strict=True)
     return rows.assign(index=[role % turns[side] % len(sides[side][image]) for side, image, role in places])

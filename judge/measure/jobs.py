@@ -13,7 +13,7 @@ from judge.corpus import Corpus
 from judge.errors import JudgeError, RowError, nearest
 from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.conditional import Conditional, conditional_evidence
-from judge.evidence.counts import CaptionCounter, CountRows, joined_tables, task_rows
+from judge.evidence.counts import CaptionCounter, CountRows, task_rows
 from judge.evidence.joined import Joined
 from judge.judges import DEFAULT_JUDGE, EMBEDDED, SEEING, find_judge, name_self, with_head
 from judge.judges.image_vectors import ImageVectors
@@ -24,14 +24,12 @@ from judge.text.lexicon import Lexicons
 from judge.text.vector_space import FEATURES
 from judge.training.member import Member
 from judge.types import Side
+from judge.utils.cells import joined_tables
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A member to train, its evidence, and the metrics that read its answers.
-
-    ``judge`` is the name that users type and tables show; "self" stands for the captioner's checkpoint.
-    """
+    """A member to train, its evidence, and the metrics that read its answers; ``judge``: its name in tables."""
 
     evidence: Evidence
     metrics: tuple[Metric, ...]
@@ -54,7 +52,7 @@ class Request:
         return self.of.captioner, self.of.metric.name, self.judge
 
     def seeing(self, vectors: ImageVectors) -> Self:
-        """The same with the images, where they are given."""
+        """The request with the images, where they are given."""
         if not self.of.metric.uses_images:
             return self
         return replace(self, of=replace(self.of, images=vectors.named(self.of.units.images)))
@@ -65,8 +63,6 @@ class Work:
     """The work of a run.
 
     Attributes:
-        corpus: the captions.
-        truth: the answers of each image, and the words that would reveal them.
         conditional: what to measure of metrics that are given what is known of images.
         counts: the rows of ``counts.parquet``: those of ``count_rows``, one of these per captioner.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
@@ -168,7 +164,6 @@ def _count(
 
 
 def _clause(error: JudgeError) -> str:
-    """The fault of a row as the reason why it has no value."""
     what = error.what.partition(" (")[0]
     return f"{what}: {error.mend}" if error.mend else what
 
@@ -209,7 +204,6 @@ def _requests(
 
 
 def _check_size(evidence: Evidence, plan: Plan) -> None:
-    """Refuse fewer images of a class than folds."""
     rarest, size = Counter(evidence.classes.values()).most_common()[-1]
     if plan.protocol == "crossfit" and size < plan.folds:
         what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
@@ -223,10 +217,7 @@ def jobs_of(
     plan: Plan,
     settings: Mapping[tuple[Side, int, int], Mapping[str, float]] = MappingProxyType({}),
 ) -> Iterator[Job]:
-    """The judges of one captioner that some metrics share.
-
-    For a refit, ``settings`` are what the run's own judges chose: (side, seed, fold) -> {"C": 0.1}.
-    """
+    """The judges of one captioner that some metrics share; ``settings``: as in :data:`~judge.measure.refits.Chosen`."""
     found = find_judge(with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head))
     # Judges that are trained jointly choose their settings on both sides, whichever is scored.
     two_sided = compares(metrics) or found.joint is not None

@@ -48,10 +48,9 @@ class Plan:
         metrics: names of rows of METRICS, or of families ("dbac": both directions).
         judges: names of judges; every metric is measured with each.
         protocol: "crossfit" (every image is scored by a judge that never saw it) or "paper" (LIC's hold-out).
-        seeds: repetitions; None for 10 under ``paper``; under ``crossfit`` for 3 for judges of an attribute that train
-            in seconds and have refits (1 for metrics of the best seed), and 1 for others.
+        seeds: repetitions, from ``first_seed`` on; None for 10 under ``paper``; under ``crossfit`` for 3 for judges of
+            an attribute that train in seconds and have refits (1 for metrics of the best seed), and 1 for others.
         folds: number of folds of ``crossfit``.
-        first_seed: seeds are first_seed, first_seed + 1, ...
         text, aligning: how captions become words, and how human captions are aligned.
         label_least: if labels are derived, how many human captions must name the class.
         models: captioner -> the checkpoint that wrote its captions, if known, for the judge "self".
@@ -66,7 +65,6 @@ class Plan:
             for others. Conditional leakage has 20 for few images, too.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
         breakdown: whether to compute contributions of tasks, images and words.
-        examples: whether to choose examples of captions.
         quick: whether it is a first look, with few refits.
     """
 
@@ -184,14 +182,11 @@ class Result:
 
     Attributes:
         summaries: one per captioner, metric and judge.
-        scores: the rows of ``scores.parquet``: answers of judges, texts as categories; empty without judged metrics.
-        counts: the rows of ``counts.parquet``, texts as categories: names in captions; empty without counted metrics.
-        replicates: the rows of ``replicates.parquet``: values on parts of the data, and on resampled data.
+        scores, counts, replicates, examples: the rows of the files of these names (data/README.md), texts as
+            categories; empty where there are none.
         run: what the numbers depend on: protocol, labels, coverage, alignment, dropped images, chosen C.
         quality: captioner -> its caption quality, by class; empty unless ``Plan.quality``.
         breakdown: contributions of tasks, images and words to every row; None unless ``Plan.breakdown``.
-        examples: the rows of ``examples.parquet``: captions of the images that contribute most to every row, and of
-            random images.
     """
 
     summaries: tuple[Summary, ...]

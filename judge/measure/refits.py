@@ -121,7 +121,6 @@ def seeds_that_count(metric: Metric, losses: Sequence[tuple[int, float]]) -> set
 
 
 def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]]) -> Iterator[list[object]]:
-    """The row of each metric of one refit, from the sums of its judges."""
     evidence = jobs[0].evidence
     assert evidence.resample is not None
     sides = [_sum(jobs, found, side) for side in SIDES]

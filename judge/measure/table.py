@@ -10,7 +10,6 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from judge.evidence import Cell, Slot
-from judge.evidence.counts import constant, joined_tables
 from judge.evidence.masked import Part
 from judge.measure.jobs import Job
 from judge.metrics import find_metric
@@ -21,6 +20,7 @@ from judge.statistics.summary import Settings, Summary, summarise
 from judge.text.coded import SampleTable
 from judge.training.member import Member
 from judge.types import SIDES, BoolArray, FloatArray, IntArray, Predictions, Target
+from judge.utils.cells import constant, joined_tables
 
 COLUMNS = [
     *("captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"),
@@ -180,7 +180,6 @@ def judge_answers(truth: BoolArray, predictions: Predictions) -> Columns:
 
 
 def _spell(table: BoolArray, target: Target) -> pd.Categorical[str]:
-    """The names of the answers of each row of ``table``, [N, A], joined by "|"."""
     packed = np.packbits(table, axis=1)  # To compare whole rows takes 50 times as long.
     keys = packed.view(f"V{packed.shape[1]}").ravel()
     _, first, places = np.unique(keys, return_index=True, return_inverse=True)

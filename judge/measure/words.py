@@ -1,9 +1,8 @@
 """Contributions of terms, words and pairs of neighbouring words, to judges whose log odds are linear in terms.
 
 A caption's log odds of the truth, log p of its class less the mean log p of the others, are the sum of the
-contributions of its terms and an intercept. Averaged over captions as the metric averages them, they are still a sum
-over terms, and so is the difference of the sides. Scores such as LIC's are not linear: their amplification has the same
-causes, but it is not the sum of these rows.
+contributions of its terms and an intercept; so is their mean over captions, and the difference of the sides. Scores
+such as LIC's are not linear: their amplification has the same causes, but it is not the sum of these rows.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]
         One row per captioner, metrics that share their judges, judge and term: the LARGEST by size of ``contribution``
         (generated - human), a row "(N other terms)" with the sum of the rest, and the intercept. ``leans_to``: the
         class that the term makes more likely, by its mean weight in judges of generated captions, or of human ones if
-        the captioner never uses it; "" without any weight. ``examples``: the generated captions to which it adds most.
+        the captioner never uses it. ``examples``: the generated captions to which it adds most.
     """
     tables = [_table(alike[0], *_sides(alike)) for alike in _linear_jobs(jobs, notes, plan)]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
@@ -79,8 +78,7 @@ def caption_words(
     """The contribution of each word of chosen captions to their log odds of the truth, in the judge that scored them.
 
     The judges are those of :func:`word_contributions`; if several seeds score a caption, the first counts. A word adds
-    its own amount and half the amount of each pair that it is in (:func:`judge.attribution.words.spread`). ``workers``:
-    processes; each trains one captioner's judges at a time.
+    its own amount and half the amount of each pair that it is in. ``workers``: processes.
 
     Returns:
         One row per word of the ``wanted`` captions that judges score: the columns of CAPTION_COLUMNS. ``explained``:
@@ -94,14 +92,13 @@ def caption_words(
 
 
 def _first_to_score(jobs: list[Job], plan: Plan) -> list[Job]:
-    """The jobs whose judges may be the first that score a caption: those of the first folds, which score all."""
+    """The jobs whose judges may be the first that score a caption."""
     if plan.protocol == "paper" or jobs[0].metrics[0].aggregate == "best":
         return jobs
     return [job for job in jobs if job.member.seed == plan.first_seed]
 
 
 def _words_of(alike: Sequence[Job], wanted: set[Caption]) -> list[tuple[object, ...]]:
-    """The rows of one captioner's judges of some metrics."""
     images = {image for captioner, _, image, _ in wanted if captioner == alike[0].evidence.captioner}
     sides = zip(SIDES, _sides(alike, images), strict=True)
     return [row for name, side in sides for row in _caption_rows(alike[0], name, side, wanted)]
@@ -121,16 +118,13 @@ def _caption_rows(job: Job, name: str, side: _Side, wanted: set[Caption]) -> Ite
 
 
 def _names(job: Job) -> tuple[str, str, str]:
-    """Captioner, metrics and judge."""
     return job.evidence.captioner, "|".join(metric.name for metric in job.metrics), job.judge
 
 
 class _Side(NamedTuple):
-    """The scored captions of one side, of the seeds that count, and the contributions of terms to them.
+    """The scored captions of one side, of the seeds that count: seed, image, index, words, text, answer, odds of it.
 
-    ``captions``: seed, image, index, words, text, answer and odds (of the truth) of each judge's captions, by number.
-    ``terms``: caption (its number), term and amount: what the term adds to these odds. ``weights``: of each term for
-    each class, a table for each judge.
+    ``terms``: caption (its number), term, and what it adds to the odds; ``weights``: by term and class, of each judge.
     """
 
     captions: pd.DataFrame
@@ -151,7 +145,6 @@ class _Side(NamedTuple):
         return pd.DataFrame({"amount": amounts, "captions": counts}).fillna(0)
 
     def holding(self, terms: pd.Index[str]) -> int:
-        """Number of captions with any of ``terms``."""
         numbers = self.terms["caption"][self.terms["term"].isin(terms)].unique()
         return len(self.captions.loc[numbers].drop_duplicates(["image", "index"]))
 
@@ -169,16 +162,13 @@ def _sides(jobs: Sequence[Job], images: Collection[str] | None = None) -> list[_
     slots: dict[int, list[Member]] = {}
     for job in jobs:
         slots.setdefault(id(job.member.samples), []).append(job.member)
-    taken: list[_Judge] = []
-    for members in slots.values():
-        found = explain(members)
-        taken += [(member, number, found) for number, member in enumerate(members)]
+    found = [(members, explain(members)) for members in slots.values()]
+    taken: list[_Judge] = [(member, number, of) for members, of in found for number, member in enumerate(members)]
     sides = ([judge for judge in taken if judge[0].side == side] for side in SIDES)
     return [_gather(judges, jobs[0].metrics[0], images) for judges in sides]
 
 
 def _gather(judges: Sequence[_Judge], metric: Metric, images: Collection[str] | None) -> _Side:
-    """One side, from its judges."""
     losses = [(member.seed, of.predictions[n].notes.get(VALIDATION_LOSS, np.nan)) for member, n, of in judges]
     seeds = seeds_that_count(metric, losses)
     captions, terms, weights, count = [], [], [], 0

@@ -38,17 +38,15 @@ from judge.statistics.summary import ROW, Basis, JudgedRow, Settings
 from judge.types import BoolArray, FloatArray, Interval
 
 _COLUMNS = [*ROW, "image_id", "contribution"]
-
 LEAST = 10
 """Captions that a task must have for an interval and a test."""
-
 NONE = "(none)"
 """The task of captions that name no task, or of images that show none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Breakdown:
-    """Contributions of tasks, images and words, and the tasks that captions name; data/README.md lists the columns.
+    """Contributions of tasks, images and words; data/README.md lists the columns.
 
     Attributes:
         tasks: one row per task of each row of the table, the largest contribution of a row first: to its amplification
@@ -111,7 +109,6 @@ def counted_images(row: CountedRow) -> pd.DataFrame | None:
 
 
 def _image_table(row: JudgedRow | CountedRow) -> pd.DataFrame:
-    """The contribution of each image to a row."""
     if isinstance(row, JudgedRow):
         images, amounts = row.images, np.bincount(row.table.image, _of_captions(row, row.captions))
     else:
@@ -153,9 +150,10 @@ def _parts(
     for name, value, whole, human, generated, of in zip(names, values.tolist(), published, *counts, known, strict=True):
         if human or generated:
             interval, p_value, basis = of if human + generated >= LEAST else UNKNOWN
+            low, high = (interval.low, interval.high) if interval else (None, None)
             part = {"task": name, "contribution": value, "published": whole, "human": human, "generated": generated}
-            part |= {"p_value": p_value, "basis": basis, "p_holm": None}
-            parts.append(_named(row) | part | _bounds(interval))
+            part |= {"p_value": p_value, "basis": basis, "p_holm": None, "low": low, "high": high}
+            parts.append(_named(row) | part)
     for part, p in zip(parts, holm([part["p_value"] for part in parts]), strict=True):
         part["p_holm"] = p
     return sorted(parts, key=lambda part: -abs(part["contribution"]))
@@ -165,17 +163,9 @@ def _named(row: JudgedRow | CountedRow) -> dict[str, Any]:
     return dict(zip(ROW, row.line.key, strict=True))
 
 
-def _bounds(interval: Interval | None) -> dict[str, float | None]:
-    return {"low": interval.low if interval else None, "high": interval.high if interval else None}
-
-
-# ---- Judged metrics --------------------------------------------------------------------------------------------------
-
-
 def judged_rows(scores: pd.DataFrame, settings: Settings) -> Iterator[JudgedRow]:
     """The judged rows of the table that compare two sides and have a value."""
-    groups = scores.groupby(ROW, sort=False, observed=True) if len(scores) else ()
-    for (_, name, _), rows in groups:
+    for (_, name, _), rows in scores.groupby(ROW, sort=False, observed=True) if len(scores) else ():
         metric = find_metric(str(name))
         if metric.amplification != "one_side":
             row = JudgedRow(metric, rows, settings)
@@ -189,9 +179,8 @@ def _of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
     sums = rows.sums()
     if not np.isfinite(statistic(*sums).value):  # A split without captions of a class.
         return np.full(len(rows.image), np.nan)
-    human, generated = (
-        weight * (rows.table @ piece) for weight, piece in zip(rows.weights(), statistic.pieces(*sums), strict=True)
-    )
+    sides = zip(rows.weights(), statistic.pieces(*sums), strict=True)
+    human, generated = (weight * (rows.table @ piece) for weight, piece in sides)
     return np.where(rows.generated, generated, -human)
 
 
@@ -199,12 +188,12 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
     """The tasks of a judged row; ``said``: what its captioner's captions and images name."""
     # Judges that guess tasks are asked for those that images show; U asks what images show, not what captions say.
     of_images = row.metric.target == "tasks" or row.metric.from_annotation
-    keys = ["image_id"] if of_images else CAPTION
-    objects = said[(said["side"] == "annotated") == of_images].set_index(keys)["objects"].astype(object)
+    named = said[(said["side"] == "annotated") == of_images]
+    objects = named.set_index(["image_id"] if of_images else CAPTION)["objects"].astype(object)
     tasks = names_of(objects)
 
     def shares(captions: pd.DataFrame) -> csr_array:
-        wanted = pd.MultiIndex.from_frame(captions[keys]) if len(keys) > 1 else captions[keys[0]]
+        wanted = captions["image_id"] if of_images else pd.MultiIndex.from_frame(captions[CAPTION])
         return _share_out(objects.reindex(wanted).fillna(""), tasks)
 
     of_caption, share = _of_captions(row, row.captions), shares(row.captions)
@@ -233,17 +222,11 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
     return _parts(row, [*tasks, NONE], values, [None] * len(values), counts, known)
 
 
-# ---- Counted metrics -------------------------------------------------------------------------------------------------
-
-
 def _counted_rows(counts: pd.DataFrame, names: Sequence[str], settings: Settings) -> Iterator[CountedRow]:
-    """The counted rows of the table that have a value."""
     metrics = [metric for metric in map(find_metric, names) if metric.counted]
     for _, rows in counts.groupby("captioner", sort=False, observed=True) if metrics else ():
-        for metric in metrics:
-            row = CountedRow(metric, rows, counts)
-            if row.line.published is not None:
-                yield row
+        every = (CountedRow(metric, rows, counts) for metric in metrics)
+        yield from (row for row in every if row.line.published is not None)
 
 
 def _held(row: CountedRow) -> CountedRows:
@@ -257,14 +240,13 @@ def _has_pieces(row: CountedRow) -> bool:
 
 
 def _pieces(row: CountedRow, *tables: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
-    """The coefficients of the counts of both sides."""
     return row.counted.freeze(*tables).pieces(*tables)
 
 
 class _Division(NamedTuple):
     """How a counted row is divided among T tasks: ``by_task`` maps both sides' sums, [S, ...], to values, [T, ...].
 
-    ``rows`` have what each caption adds to sums, and ``holds`` the tasks that it is of, [C, T].
+    ``rows``: what each caption adds to sums; ``holds``: the tasks that it is of, [C, T].
     """
 
     tasks: list[str]
@@ -315,7 +297,6 @@ def _by_image(row: CountedRow, said: pd.DataFrame) -> _Division:
 
 
 def _counted_tasks(row: CountedRow, said: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
-    """The tasks of a counted row."""
     divides = isinstance(row.counted.freeze(*_held(row).tables()), Quotients)
     division = _by_image(row, said) if divides else _by_label(row)
     published, generated = division.by_task(*division.rows.sums()), division.rows.generated
@@ -328,21 +309,19 @@ def _infer_counted(
     row: CountedRow, division: _Division, published: FloatArray, settings: Settings
 ) -> tuple[FloatArray, list[Known]]:
     """What each task adds to the excess over the chance level, and its interval and p."""
-    unknown = [UNKNOWN] * len(published)
+    known = [UNKNOWN] * len(published)
     if not row.metric.exchangeable:
-        return published, unknown
-    generator = row.generator(settings.seed)
-    exchange = Exchange(division.rows, division.by_task, generator=generator)
+        return published, known
+    exchange = Exchange(division.rows, division.by_task, generator=row.generator(settings.seed))
     exchanged = exchange.values(settings.exchanges_of(row.line.images))
     if not np.isfinite(exchanged).all():
-        return published, unknown
+        return published, known
     mean = exchanged.mean(axis=-1, keepdims=True)
     values = published - mean[:, 0]
     if not row.counted.signed:  # Multi->: see the module's docstring.
-        return values, unknown
+        return values, known
     excess = exchange.excess(row.halves(settings.seed), exchanges=EXCHANGES)
-    known: list[Known] = []
-    for value, of, drawn in zip(values, excess, exchanged - mean, strict=True):
-        found = from_halves(float(value), of.tolist(), Exchanged.of(drawn), level=settings.level)
-        known.append((found.interval, found.p_value, "images") if found else UNKNOWN)
+    for place, (value, of, drawn) in enumerate(zip(values, excess, exchanged - mean, strict=True)):
+        if found := from_halves(float(value), of.tolist(), Exchanged.of(drawn), level=settings.level):
+            known[place] = found.interval, found.p_value, "images"
     return values, known

@@ -1,7 +1,7 @@
 """Conclusions from a table: verdicts, differences between captioners, and what is detectable."""
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
@@ -16,6 +16,12 @@ AMPLIFIES, TELLS_LESS, LIKE_PERSON = "amplifies", "tells less than a person", "l
 ABOVE, BELOW = "above human captions", "below human captions"
 ABOVE_CHANCE, BELOW_CHANCE = "above chance", "below chance"
 NOT_SHOWN, NOT_SHOWN_CHANCE = "not shown to differ from human captions", "not shown to differ from chance"
+# What a row is compared with -> verdicts on values above and below it, and on others.
+_WORDS = {
+    "gain": (AMPLIFIES, TELLS_LESS, CANNOT_TELL),
+    "chance": (ABOVE_CHANCE, BELOW_CHANCE, NOT_SHOWN_CHANCE),
+    "people": (ABOVE, BELOW, NOT_SHOWN),
+}
 HIGHER, LOWER = frozenset({AMPLIFIES, ABOVE, ABOVE_CHANCE}), frozenset({TELLS_LESS, BELOW, BELOW_CHANCE})
 """Verdicts on values that were shown to be above the neutral one, and below it."""
 Key = tuple[str, str, str]
@@ -68,12 +74,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The conclusion from a row of the table.
+    """The conclusion from a row of the table: a verdict of docs/trust.md, and its reason, a clause or "".
 
-    Attributes:
-        verdict: as docs/trust.md lists them; None without a test.
-        because: the reason of the verdict, as a clause; "" where the verdict needs none.
-        detectable: the smallest amplification that such data show with 80% power; None without a test.
+    ``detectable``: the smallest amplification that such data show with 80% power; it and verdict: None without a test.
     """
 
     verdict: str | None
@@ -82,10 +85,7 @@ class Conclusion:
 
 
 class Pair(NamedTuple):
-    """Two rows, of the images that both have, to compare.
-
-    ``paired``: whether these are the same images; ``left_out``: number of images that one of the two alone has.
-    """
+    """Two rows to compare; ``paired``: of the same images, without ``left_out`` ones that one of the two alone has."""
 
     first: Summary
     second: Summary
@@ -112,16 +112,6 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return found
 
 
-def _holm_within(groups: Sequence[Hashable], p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's correction within each group, so that p of one metric does not depend on which others are measured."""
-    found: list[float | None] = [None] * len(p_values)
-    for group in dict.fromkeys(groups):
-        places = [place for place, of in enumerate(groups) if of == group]
-        for place, p in zip(places, holm([p_values[place] for place in places]), strict=True):
-            found[place] = p
-    return found
-
-
 def conclude(
     summaries: Sequence[Summary], void: Mapping[Key, str] | None = None, *, small: float = 0.02
 ) -> list[Conclusion]:
@@ -140,45 +130,24 @@ def _conclude(row: Summary, void: str, small: float) -> Conclusion:
         return Conclusion(NO_VERDICT, void, detectable)
     if row.p_value is None or row.amplification is None:
         return Conclusion(None, "", detectable)
-    if row.metric.score == "gain":
-        return Conclusion(*_verdict_of_gain(row, small, detectable), detectable)
-    return Conclusion(_verdict(row), "", detectable)
-
-
-def _verdict_of_gain(row: Summary, small: float, detectable: float | None) -> tuple[str, str]:
-    """The verdict on what captions tell beyond a person's, and its reason."""
-    assert row.p_value is not None
-    assert row.amplification is not None
+    gain, rises = row.metric.score == "gain", row.amplification > row.metric.neutral
+    against = "gain" if gain else "chance" if row.metric.amplification == "one_side" else "people"
+    higher, lower, verdict = _WORDS[against]
+    because = ""
     if row.p_value < SIGNIFICANT:
-        return AMPLIFIES if row.amplification > 0 else TELLS_LESS, ""
-    if row.interval and -small <= row.interval.low <= row.interval.high <= small:
-        return LIKE_PERSON, f"its interval lies within +-{small:g}"
-    found = "" if detectable is None else f"only an amplification of more than {detectable:.3f} would have been found"
-    return CANNOT_TELL, found
+        verdict = PRIOR_ONLY if _is_of_prior(row, rises) else higher if rises else lower
+    elif gain and row.interval and -small <= row.interval.low <= row.interval.high <= small:
+        verdict, because = LIKE_PERSON, f"its interval lies within +-{small:g}"
+    elif gain and detectable is not None:
+        because = f"only an amplification of more than {detectable:.3f} would have been found"
+    return Conclusion(verdict, because, detectable)
 
 
-def _verdict(row: Summary) -> str:
-    """The verdict on a published metric."""
-    assert row.p_value is not None
-    assert row.amplification is not None
-    alone = row.metric.amplification == "one_side"
-    if row.p_value >= SIGNIFICANT:
-        return NOT_SHOWN_CHANCE if alone else NOT_SHOWN
-    rises = row.amplification > row.metric.neutral
-    if row.metric.prior:
-        # Q must move significantly, and the same way as the whole.
-        own = row.guessing
-        if own is None or own.p_value is None or own.p_value >= SIGNIFICANT:
-            return PRIOR_ONLY
-        if (own.amplification > row.metric.neutral) != rises:
-            return PRIOR_ONLY
-    if alone:
-        return ABOVE_CHANCE if rises else BELOW_CHANCE
-    return ABOVE if rises else BELOW
-
-
-def _has_value(row: Summary) -> bool:
-    return row.amplification is not None and math.isfinite(row.amplification)
+def _is_of_prior(row: Summary, rises: bool) -> bool:
+    """Whether Q of a metric with priors does not move significantly, and the same way as the whole."""
+    own = row.guessing
+    moves = own is not None and own.p_value is not None and own.p_value < SIGNIFICANT
+    return bool(row.metric.prior) and not (own and moves and (own.amplification > row.metric.neutral) == rises)
 
 
 def differences(
@@ -201,7 +170,7 @@ def differences(
     prior_only = {row.key for row, of in concluded if of.verdict == PRIOR_ONLY}
     groups: dict[tuple[Metric, str], list[Summary]] = {}
     for row in summaries:
-        if _has_value(row):
+        if row.amplification is not None and math.isfinite(row.amplification):
             groups.setdefault((row.metric, row.judge), []).append(row)
     pairs = (pair(*rows) for of in groups.values() for rows in _pairs(of, baseline))
     return corrected(
@@ -231,9 +200,12 @@ def _pairs(rows: Sequence[Summary], baseline: str) -> Iterator[tuple[Summary, Su
 
 
 def corrected(found: Sequence[Difference]) -> list[Difference]:
-    """With p corrected for all of the same metric and judge."""
-    p_values = _holm_within([(row.metric, row.judge) for row in found], [row.p_value for row in found])
-    return [replace(row, p_holm=p) for row, p in zip(found, p_values, strict=True)]
+    """With p corrected within each metric and judge: it does not depend on which others are measured."""
+    groups: dict[tuple[Metric, str], list[float | None]] = {}
+    for row in found:
+        groups.setdefault((row.metric, row.judge), []).append(row.p_value)
+    p_values = {group: iter(holm(of)) for group, of in groups.items()}
+    return [replace(row, p_holm=next(p_values[row.metric, row.judge])) for row in found]
 
 
 def difference(first: Summary, second: Summary, *, same_images: bool, level: float = 0.95) -> Difference:
@@ -242,16 +214,16 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     assert second.amplification is not None
     value = first.amplification - second.amplification
     one, other = first.replicates, second.replicates
+    error, degrees, paired = None, min(first.degrees, second.degrees), False
     # The first halves of a captioner with more of them are those of the other.
-    paired = bool(
+    if (
         same_images
         and one
         and other
         and one.kind == other.kind
-        and (one.kind == "half" or len(one.values) == len(other.values))
-    )
-    error, degrees = None, min(first.degrees, second.degrees, *(of.degrees for of in (one, other) if paired and of))
-    if paired and one and other:
+        and (one.kind == "half" or one.degrees == other.degrees)
+    ):
+        paired, degrees = True, min(degrees, one.degrees, other.degrees)
         # Each row's deviations are scaled as its own error is.
         gaps = [one.scale * a - other.scale * b for a, b in zip(one.values, other.values, strict=False)]
         error = replace(one, scale=1.0).error(gaps)

@@ -61,8 +61,8 @@ def spearman_interval(value: float, pairs: int, *, level: float = 0.95) -> Inter
     """Interval of a rank correlation: Fisher's transformation with variance (1 + value^2 / 2) / (pairs - 3).
 
     Bonett and Wright, Psychometrika 2000. Of +-1, whose transformed value is infinite, the inner bound is that of the
-    value half a step nearer 0 (exchanging two neighbours is a step of 12 / (pairs^3 - pairs)), and the outer one +-1:
-    equal rankings of a few captioners do not prove equal rankings of all. None for fewer than four pairs.
+    value half a step nearer 0 (exchanging two neighbours is a step of 12 / (pairs^3 - pairs)), and the outer one +-1.
+    None for fewer than four pairs.
     """
     from scipy import stats
 
@@ -76,10 +76,9 @@ def spearman_interval(value: float, pairs: int, *, level: float = 0.95) -> Inter
 
 
 def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0.0) -> float:
-    """Share, in [0, 1], of captioners that one judge calls biased and the other does not.
+    """Share, in [0, 1], of captioners that one judge calls biased (above ``neutral``) and the other does not.
 
-    Biased is a value above ``neutral`` (1 for ratios), as in the paper ("positive means biased"), which gives the share
-    in percent. ``a`` and ``b`` are of the same captioners. NaN without captioners, or where a value is NaN.
+    ``a`` and ``b`` are of the same captioners. NaN without captioners, or where a value is NaN.
     """
     if not len(a) or np.isnan([*a, *b]).any():
         return math.nan
@@ -95,9 +94,8 @@ def coefficient_of_variation(values: Sequence[float]) -> float:
     if len(found) < 2 or not np.isfinite(found).all():
         return math.nan
     mean = abs(math.fsum(found)) / len(found)
-    if mean <= np.finfo(np.float64).eps * np.abs(found).max():
-        return math.nan
-    return float(found.std(ddof=1) / mean)
+    vanishes = mean <= np.finfo(np.float64).eps * np.abs(found).max()
+    return math.nan if vanishes else float(found.std(ddof=1) / mean)
 
 
 def percent_reduction(x: float, y: float) -> float:
@@ -105,9 +103,7 @@ def percent_reduction(x: float, y: float) -> float:
 
     NaN where ``x`` is 0, or either is NaN or infinite.
     """
-    if x == 0 or not math.isfinite(x) or not math.isfinite(y):
-        return math.nan
-    return 100 * (x - y) / x
+    return 100 * (x - y) / x if x and math.isfinite(x) and math.isfinite(y) else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +200,5 @@ def _amplifications(rows: Sequence[Summary]) -> dict[tuple[Metric, str], dict[st
 
 
 def _in_both(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[list[float], list[float]]:
-    """The values of captioners that both have, in the order of the first."""
     names = [name for name in one if name in other]
     return [one[name] for name in names], [other[name] for name in names]

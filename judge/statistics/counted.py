@@ -6,8 +6,8 @@ chosen by one side regress to the mean. So the captions of each image are exchan
 each has, and pairs are chosen anew each time. The mean of these values is the chance level, the headline is the excess
 over it. Interval and p are from exchanged values and halves of the images, as for judged metrics (``inference.py``);
 each half has its own pairs and chance level. Labels that few images show vanish from halves (0.76 to 0.88 of the sd
-over trials of 900 images for BA, DBA_G, Multi and DPA T->A), but not from exchanged values, which are many.
-Which labels are counted is chosen before, by both sides' captions (BA) or the annotation.
+over trials of 900 images for BA, DBA_G, Multi and DPA T->A), but not from exchanged values. Which labels are counted is
+chosen before, by both sides' captions (BA) or the annotation.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ def each_row(counts: pd.DataFrame, metrics: Iterable[str], then: Callable[[Count
 class CountedRow:
     """One captioner (``rows``) and counted metric; ``counts`` of all captioners choose classes.
 
-    ``counted``: how the metric counts, its classes chosen; ``held``: what captions add; None where nothing is to count;
-    ``units``: of its images; ``line``: the row of the table as its paper has it, without chance level, interval and p.
+    ``held``: what captions add; None where nothing is to count. ``line``: the row of the table as its paper has it.
     """
 
     def __init__(self, metric: Metric, rows: pd.DataFrame, counts: pd.DataFrame) -> None:
@@ -152,10 +151,7 @@ def compared_classes(counts: pd.DataFrame, metrics: Iterable[Metric]) -> dict[st
 
 
 def choose_classes(counted: CountedMetric, counts: pd.DataFrame) -> CountedMetric:
-    """The metric with the classes that human captions name most and least, alone, where it compares two classes.
-
-    The least of those that they name at all: over a class that is never named there is no ratio.
-    """
+    """The metric with the classes that human captions name most and least (at all), where it compares two classes."""
     named = counts.loc[counts["side"] == "human", "named"]
     by_class = named.value_counts().reindex(sorted(counts["class"].unique()), fill_value=0)
     known = by_class[by_class > 0] if (by_class > 0).sum() > 1 else by_class

@@ -1,12 +1,11 @@
 """Intervals and tests of judged metrics: for the procedure on another sample of images, judges trained anew.
 
-A judge's score varies with the images that it is tested on, and with those that it was trained on. A bootstrap over
-tested images knows the first alone: on real captions without any amplification its 95% intervals of LIC held 0 in 70%
-of trials of 900 images, and in 57% of 3,400. The standard errors here include training.
+A bootstrap over tested images does not know how judges vary with the images that they are trained on: on real captions
+without any amplification its 95% intervals of LIC held 0 in 70% of trials of 900 images, and in 57% of 3,400. The
+standard errors here include training.
 
-**One pivot**, t = (value - neutral) / error, serves interval and test: the interval is value +- t errors, and p is the
-smallest 1 - level at which it leaves out the value that means no amplification (0; 1 for ratios). So a 95% interval
-leaves it out exactly where p is below 0.05.
+**One pivot**, t = (value - neutral) / error, serves interval and test: a 95% interval leaves out the value that means
+no amplification (0; 1 for ratios) exactly where p is below 0.05.
 
 - **Refits** (:func:`from_halves`) train judges again. Two halves of the images share none, and differ by twice the
   standard error of the whole (McCarthy 1969, balanced half-samples; Politis, Romano and Wolf 1999, subsampling): the
@@ -14,10 +13,9 @@ leaves it out exactly where p is below 0.05.
   captions that changed sides, so that the sd of such draws estimates the same error. Both are pooled by their degrees
   of freedom. The halves' own error counts where it is larger: a captioner that names the attribute ten times less often
   than people names it too often when captions change sides, and varies too little. The exchanges' own counts where it
-  is clearly larger (F test at 1%): judges that learn from all images what they cannot learn from half of them (a
-  network's sudden progress) vary more than their halves tell. The mean of the draws, the chance level, is not taken off
-  the value. Its distance from the neutral value is a bias, whose square, less that of its own noise, adds to that of
-  the error.
+  is clearly larger (F test at 1%): judges that learn from all images what they cannot learn from half of them vary more
+  than their halves tell. The distance of the draws' mean, the chance level, from the neutral value is a bias, whose
+  square, less that of its own noise, adds to that of the error.
 - **Halves of judges that are given what is known** (conditional leakage). Such judges learn from half of the images
   what they learn from all. Without amplification the value is a product of two chance findings: its variance falls with
   the square of the number of images, and halves give an error sqrt(2) times too large. The more is amplified, the more
@@ -53,8 +51,8 @@ LEAST_SPLITS = 5
 _ROUNDING = 1e-12
 # Significance level of the tests, and the power by which they are described.
 SIGNIFICANT, POWER = 0.05, 0.8
-# Halves overstate the error of judges that are given what is known: by sqrt(2) without amplification, and not at all
-# with much. The divisor is the geometric mean of both. docs/trust.md and docs/demo.md have trials.
+# The geometric mean of sqrt(2) and 1, for judges that are given what is known. docs/trust.md and docs/demo.md have
+# trials.
 _GIVEN = 2**0.25
 # Significance level of the F test whether exchanged captions vary more than halves.
 _CLEARLY = 0.01
@@ -66,10 +64,9 @@ def halves_of(images: int) -> int:
 
 
 class Inference(NamedTuple):
-    """Error, interval and test of a value; the fields are those of a table's row.
+    """Error, its degrees of freedom, interval and two-sided p of a value.
 
-    ``degrees``: of freedom of the error. ``p_value``: two-sided, by the interval's t. ``chance_level``: mean of the
-    value where captions change sides; None where that was not tried.
+    ``chance_level``: mean of the value where captions change sides; None where that was not tried.
     """
 
     standard_error: float
@@ -106,9 +103,9 @@ def from_halves(
 ) -> Inference | None:
     """Inference of ``value`` from the same metric on halves of the images, and on captions that changed sides.
 
-    ``halves`` are two by two of images that have none in common. None where there are fewer than two pairs of halves,
-    one has no value (a class that is never named there), or nothing varies but the value is not ``neutral``. If judges
-    are ``given`` what is known, there are halves alone.
+    ``halves`` are two by two of images that have none in common; ``given``: whether judges are given what is known.
+    None where there are fewer than two pairs of halves, one has no value (a class that is never named there), or
+    nothing varies but the value is not ``neutral``.
     """
     if len(halves) < 4 or not np.isfinite(halves).all():
         return None
@@ -137,7 +134,6 @@ def _pool(error: float, degrees: int, exchanged: Exchanged, neutral: float) -> t
 
 
 def _infer(value: float, error: float, degrees: int, neutral: float, level: float) -> Inference | None:
-    """Interval and test by one t; None where there is no error, but a difference from what is neutral."""
     p_value = t_test(value - neutral, error, degrees)
     return None if p_value is None else Inference(error, degrees, t_interval(value, error, degrees, level), p_value)
 

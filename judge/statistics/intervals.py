@@ -17,8 +17,7 @@ from judge.types import BoolArray, FloatArray, IntArray, Interval
 Statistic = Callable[[FloatArray], FloatArray]
 """Sums over images, [S, ...] -> the value(s), [...]."""
 
-# Cells of a batch of resamples: about 10 MB, unless that holds fewer than _DRAWS exchanges. One of many images takes a
-# third of the time if so many are drawn together.
+# Cells of a batch of resamples, about 10 MB; and exchanges that are drawn together at least, which saves time.
 _CELLS, _DRAWS = 1_000_000, 16
 
 
@@ -40,7 +39,8 @@ def bootstrap_pooled(
     """
     from scipy import stats
 
-    columns = _columns(table if units is None else _sum_by(units) @ csr_array(table))
+    # Sparse products add in one order, whatever the threads: sums are the same on every machine.
+    columns = csr_array((csr_array(table) if units is None else _sum_by(units) @ csr_array(table)).T)
     images = columns.shape[1]
     values = statistic(np.asarray(columns.sum(axis=1), dtype=np.float64))
     groups = np.zeros(images, dtype=np.int64) if strata is None else strata
@@ -124,8 +124,8 @@ class Exchange:
     """Values of a statistic where an image's captions change sides, as many on each side as before.
 
     Captions of images of one unit change sides together: those that have the same place on their side. Where a
-    captioner repeats human captions, its captions are any of these, and the human side stays as it is: exchanged, both
-    sides would have less in common than they have, and what is chosen by one side would regress further.
+    captioner repeats human captions, its captions are any of these, and the human side stays as it is: exchanged, the
+    sides would have less in common than they have.
 
     ``statistic``: sums of both sides, [S, ...] each -> values, [...]. What it chooses from the human side (pairs and
     their signs) it must choose anew in every call: chosen once, they would favour the data as they are.
@@ -141,8 +141,7 @@ class Exchange:
         self.rows, self.statistic, self.generator = rows, statistic, generator
         copied = np.zeros(len(rows.image), dtype=np.bool_) if rows.copied is None else rows.copied
         fixed = np.isin(rows.image, rows.image[copied])
-        # Rows of one kind, of images with as many captions, add the same. A draw counts its rows of each such kind, and
-        # sums what these add once.
+        # Rows of one kind, of images with as many captions, add the same: a draw sums what they add once.
         weights = rows.weights()
         code = rows.kinds
         for of in (*weights, fixed):
@@ -240,10 +239,4 @@ class Exchange:
 
 
 def _sum_by(groups: IntArray) -> csr_array:
-    """What sums rows by their group, [G, C]."""
     return csr_array((np.ones(len(groups)), (groups, np.arange(len(groups)))))
-
-
-def _columns(table: FloatArray | csr_array) -> csr_array:
-    """[N, S] as [S, N]. Sparse products add in one order, whatever the threads: sums are the same on every machine."""
-    return csr_array(csr_array(table).T)

@@ -47,8 +47,7 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
     """Captions of ``scores.parquet``, sorted: side, image_id, index, cell; and sums over the judges that scored each.
 
     ``score`` is a name in SCORES; ``asked`` are the answers that count, [R], by default all. n: their number; q: sum
-    of their scores; baseline: sum of the loss of frequencies, where the score is relative to it. Captions without any
-    have n = q = 0.
+    of their scores; baseline: sum of the loss of frequencies, where the score is relative to it.
     """
     asked = rows["probability"].notna().to_numpy() if asked is None else asked
     answer, predicted = (rows[name].astype("category").cat for name in ("answer", "predicted"))
@@ -107,7 +106,6 @@ class Statistic:
         return SideValue(value, quality, prior)
 
     def _plain(self, n: FloatArray, q: FloatArray) -> SideValue:
-        """Without priors: classes count equally, or captions."""
         groups = self._below if self.metric.balanced else np.zeros_like(self._below)
         sums, counts = (_group(part, groups, int(groups.max()) + 1) for part in (q, n))
         mean = np.asarray(divide(sums, counts).mean(axis=0))
@@ -134,9 +132,9 @@ class Statistic:
         """What each unit of the sums adds to the metric, [width] of each side, as the sums stand.
 
         The sums of the generated side times its pieces, less those of the human side times its own, are the metric less
-        what is neutral. Scores without priors count from the chance level, so that a caption that tells nothing adds
-        nothing, whatever it names. With priors the logarithm is decomposed by the logarithmic mean of both sides (Ang,
-        Energy Policy 2004): a caption adds by how much its weight, or its score, is above both sides' mean.
+        what is neutral. Scores without priors count from the chance level. With priors the logarithm is decomposed by
+        the logarithmic mean of both sides (Ang, Energy Policy 2004): a caption adds by how much its weight, or its
+        score, is above both sides' mean.
         """
         found = self(human, generated)
         if self.score.relative:
@@ -178,13 +176,11 @@ class Statistic:
         return np.concatenate([*parts, nothing])
 
     def _relative_pieces(self, sums: FloatArray) -> FloatArray:
-        """Pieces of a side whose score is relative."""
         scored, _, every = np.split(sums, 3)
         each = np.full_like(scored, 1 / every.sum())
         return np.concatenate([np.zeros_like(each), -each, each])
 
     def _plain_pieces(self, sums: FloatArray) -> FloatArray:
-        """Pieces of a side without priors."""
         assert self.score.pool is None
         scored, *_ = np.split(sums, 3)
         groups = self._below if self.metric.balanced else np.zeros_like(self._below)

@@ -53,12 +53,10 @@ def lic(
 
     With the fold in which each image was tested, the result has an interval and p:
 
-        >>> y, folds = [0, 1] * 5, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
-        >>> right = [0.9, 0.8, 0.7, 0.9, 0.8, 0.7, 0.9, 0.6, 0.8, 0.9]
-        >>> generated = [[p, 1 - p] if of == 0 else [1 - p, p] for of, p in zip(y, right)]
-        >>> found = lic(y, [[0.5, 0.5]] * 10, generated, folds=folds)
+        >>> folds, right = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4], [0.9, 0.8, 0.7, 0.9, 0.8, 0.7, 0.9, 0.6, 0.8, 0.9]
+        >>> found = lic([0] * 10, [[0.5, 0.5]] * 10, [[p, 1 - p] for p in right], folds=folds)
         >>> round(found.value, 3), round(found.interval.low, 3), found.p_value < 0.001
-        (0.55, 0.457, True)
+        (0.3, 0.207, True)
 
     Args:
         y: annotated class of each image, [N], from 0.
@@ -248,7 +246,6 @@ def _measure(
 def _captions(
     target: TargetKind, score: str, truth: BoolArray, probabilities: FloatArray, mentions: BoolArray
 ) -> pd.DataFrame:
-    """The captions of one side as :class:`Statistic` reads them."""
     same_samples(y=truth, mentions=mentions)
     if target == "attribute" and (truth.sum(axis=1) != 1).any():
         raise ValueError("y: one class a sample is needed")

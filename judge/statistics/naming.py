@@ -18,9 +18,8 @@ Mentions = Mapping[str, Sequence[frozenset[str]]]
 
 @dataclass(frozen=True, slots=True)
 class CaptionShare:
-    """A share of captions, and the number of images and captions that count.
+    """A share of captions, in [0, 1], NaN without captions; and the number of images and captions that count.
 
-    ``value``, in [0, 1], is the mean over images of the share among an image's captions, NaN without captions.
     ``interval`` is None without captions, or for several captions of a single image.
     """
 

@@ -7,8 +7,7 @@ this is the papers' plain mean. Losses and priors are averaged before pooled sco
 
 The interval and p of a row are for the procedure on another sample of images, judges trained anew: from refits, or from
 five splits or more (``inference.py``). Those of untrained judges are from halves of the images, and from captions that
-are exchanged after judges answered. Otherwise there is no p, and the interval is for the judges as trained, as
-``these_judges`` always is.
+are exchanged after judges answered. Otherwise the interval is for the judges as trained, and there is no p.
 """
 
 from __future__ import annotations
@@ -50,12 +49,11 @@ alone, for the judges as they were trained."""
 
 @dataclass(frozen=True, slots=True)
 class Replicates:
-    """Values of a row on parts of the data; less another row's, they give the error of a difference.
+    """Values of the amplification on parts of the data; less another row's, they give the error of a difference.
 
     Attributes:
         kind: "half" of the images each, judges trained again, two by two of images that have none in common; or
             "split": one split of the run.
-        values: of the amplification.
         ratio: of splits, tested / trained images.
         scale: what the parts' own standard error is multiplied by.
     """
@@ -71,11 +69,11 @@ class Replicates:
         return len(self.values) // 2 if self.kind == "half" else len(self.values) - 1
 
     def error(self, values: Sequence[float]) -> float:
-        """Standard error of the whole, of ``values`` on these parts."""
+        """Standard error from ``values`` on these parts."""
         return self.scale * (half_error(values) if self.kind == "half" else split_error(values, self.ratio))
 
     def claiming(self, error: float) -> Replicates | None:
-        """The same parts, of which this is the error; as they are where they do not vary, None if one has no value."""
+        """The parts rescaled to have this standard error, or as they are if all are equal; None if one has no value."""
         if not np.isfinite(self.values).all():
             return None
         own = self.error(self.values)
@@ -85,10 +83,7 @@ class Replicates:
 class Guessing(NamedTuple):
     """Q of a metric with priors (how well judges guess, without the prior), tested as the metric is.
 
-    Attributes:
-        amplification: of Q, by the metric's own formula.
-        human_error: standard error of Q of the human side; None where it is not known.
-        chance: Q of both sides where labels are shuffled; None where that was not tried.
+    ``human_error``: standard error of Q of the human side; ``chance``: Q of both sides where labels are shuffled.
     """
 
     amplification: float
@@ -107,15 +102,14 @@ class Summary:
         amplification: the metric's value; positive means amplified (for ``ratio``: above 1). For counted metrics the
             published value's excess over the chance level.
         sd: sample standard deviation of the amplification over seeds; None for one seed.
-        interval, p_value: of the amplification, by one t (:mod:`~judge.statistics.inference`); see ``basis``.
+        interval, p_value, standard_error, degrees: of the amplification, by one t
+            (:mod:`~judge.statistics.inference`); ``basis``: what they are from.
         seeds: seeds averaged, or chosen from; 0 where no judge was trained.
         qualities, priors: Q (without the prior) and mean weight w of both sides; None without priors.
-        chance_level: mean amplification of exchanged captions; None if not known.
+        chance_level: mean amplification of exchanged captions.
         published: value of a counted metric as its paper defines it.
-        basis: source of the interval; None without one.
-        standard_error, degrees: of the amplification, and its degrees of freedom.
         these_judges: interval over images alone, for the judges as trained.
-        chance: scores of both sides with shuffled labels; None if not tried.
+        chance: scores of both sides with shuffled labels.
         known: share of the classes' variance that what is known explains; None where nothing is given.
         human_error: standard error of the human side's score.
         human_loss: mean -log p of the true class, of human captions; None for metrics of tasks, or given something.
@@ -174,19 +168,16 @@ class Summary:
 
 
 def name_row(metric: Metric, judge: str) -> str:
-    """Metric and judge as tables name them: "LIC (lstm)"; of counted metrics there is no judge to name."""
+    """Metric and judge as tables name them: "LIC (lstm)"; counted metrics have no judge."""
     return metric.title if metric.counted else f"{metric.title} ({judge})"
 
 
 class Settings(NamedTuple):
     """How summaries are made.
 
-    Attributes:
-        resamples: of the bootstrap over images, and of the test of judges that are not trained.
-        level: of the intervals.
-        seed: of the generators; every row has its own, so rows do not depend on each other.
-        ratios: metric -> tested / trained images of a split.
-        untrained: judges that are asked as they are.
+    ``resamples`` are of the bootstrap over images, and of the test of judges that are not trained (``untrained``).
+    ``ratios``: metric -> tested / trained images of a split. Every row has its own generator of this ``seed``, so that
+    rows do not depend on each other.
     """
 
     resamples: int = 2000
@@ -225,9 +216,6 @@ class JudgedRow:
 
     Attributes:
         line: the row of the table, without any number.
-        compared: whether there are two sides.
-        seeds: of the judges that were asked, before the best is chosen.
-        asked: how many images judges were asked about.
         captions: :func:`~judge.statistics.judged.caption_table` of its judges.
         table: what each caption adds, in that order.
         images: ids of all images, sorted; ``table.image`` holds each caption's place among them.
@@ -244,8 +232,8 @@ class JudgedRow:
         self.line = Summary(str(rows["captioner"].iloc[0]), metric, str(rows["judge"].iloc[0]))
         self.compared = metric.amplification != "one_side"
         asked = rows["probability"].notna()
-        self.seeds = int(rows["seed"][asked].nunique())
-        choose = metric.aggregate == "best" and self.seeds > 1
+        self._seeds = int(rows["seed"][asked].nunique())
+        choose = metric.aggregate == "best" and self._seeds > 1
         if rows.loc[asked, ["loss", "validation_loss"] if choose else ["loss"]].isna().any(axis=None):
             self._refuse()
         rows = _best(rows) if choose else rows
@@ -255,19 +243,17 @@ class JudgedRow:
         self._answers = rows
         self.captions = captions = caption_table(rows, metric.score)
         self.statistic = Statistic(metric, captions)
-        self.table = self.statistic.rows(captions)
-        scored = captions["n"].to_numpy() > 0
-        sides = ~self.table.generated, self.table.generated
-        human, generated = (np.unique(self.table.image[scored & side]) for side in sides)
+        table, scored = self.statistic.rows(captions), captions["n"].to_numpy() > 0
+        human, generated = (np.unique(table.image[scored & side]) for side in (~table.generated, table.generated))
         if not len(generated) or not np.array_equal(human, generated):
             self._refuse()
-        self.asked = len(generated)
-        first = np.unique(self.table.image, return_index=True)[1]
+        self._asked = len(generated)
+        first = np.unique(table.image, return_index=True)[1]
         self.images = captions["image_id"].iloc[first].reset_index(drop=True)
         answers = dict(zip(self.images, captions["answer"].iloc[first], strict=True))
         self.units = Units.make(answers, scenes_of(rows))
         self.strata = pd.factorize(np.array([*self.units.strata.values()]))[0] if metric.balanced else None
-        self.table = replace(self.table, units=self.units.index)
+        self.table = replace(table, units=self.units.index)
 
     def _refuse(self) -> NoReturn:
         what = f"NaN, or images scored on one side only, for '{self.line.captioner}'"
@@ -296,8 +282,8 @@ class JudgedRow:
             generated=_known(found.generated.value),
             amplification=_known(found.value),
             sd=self._seed_sd(),
-            images=self.asked,
-            seeds=self.seeds,
+            images=self._asked,
+            seeds=self._seeds,
             qualities=(float(found.human.quality), float(found.generated.quality)) if prior else None,
             priors=(float(found.human.prior), float(found.generated.prior)) if prior else None,
             chance=_chance(refits),
@@ -325,48 +311,42 @@ class JudgedRow:
         return float(np.std([float(self.value(of).value) for of in tables], ddof=1)) if len(tables) > 1 else None
 
     def _infer(self, line: Summary, refits: pd.DataFrame) -> Summary:
-        """With interval and p."""
         generator = np.random.default_rng([self.settings.seed, *map(ord, "/".join(line.key))])
         alone, human = self._bootstrap(generator)
         line = replace(line, these_judges=alone, human_error=finite(human))
-        if line.judge in self.settings.untrained:
-            # There is no noise of training.
-            found = self._from_answers(line, generator)
-            found = found or replace(line, interval=alone, basis="images" if alone else None)
-            return replace(found, human_error=line.human_error)
-        plain = replace(line, interval=alone, basis="these judges" if alone else None)
-        return self._from_refits(line, refits) or self._from_splits(line) or plain
+        basis: Basis = "these judges"
+        if line.judge in self.settings.untrained:  # There is no noise of training.
+            found, basis = self._from_answers(line, generator), "images"
+            found = found and replace(found, human_error=line.human_error)
+        else:
+            found = self._from_refits(line, refits) or self._from_splits(line)
+        return found or replace(line, interval=alone, basis=basis if alone else None)
 
     def _from_refits(self, line: Summary, refits: pd.DataFrame) -> Summary | None:
-        """With interval and p from judges trained again."""
         if refits.empty:
             return None
         # What exchanged captions are to two sides, shuffled labels are to one.
         kinds = "half", "exchanged" if self.compared else "shuffled"
         half, exchanged = (refits[refits["kind"] == kind].sort_values("number") for kind in kinds)
         drawn, how = self._with_quality(exchanged), {**self._how, "given": bool(self.metric.given)}
-        return self._tested(
-            replace(line, basis="refits"),
-            half,
-            lambda value, parts, name: from_halves(value, parts, Exchanged.of(drawn[name]), **how),
-            chance=_chance(refits, "_quality"),
-        )
+
+        def infer(value: float, parts: Sequence[float], name: _Tested) -> Inference | None:
+            return from_halves(value, parts, Exchanged.of(drawn[name]), **how)
+
+        return self._tested(replace(line, basis="refits"), half, infer, chance=_chance(refits, "_quality"))
 
     @property
     def _how(self) -> dict[str, Any]:
-        """Options of an inference."""
         return {"neutral": self.metric.neutral, "level": self.settings.level}
 
     def _from_splits(self, line: Summary) -> Summary | None:
         """With interval and p from splits; their priors are of their own captions, and vary as part of the error."""
-        parts = _frame([self.value(part) for part in self.splits()])
-        line, ratio = replace(line, basis="splits"), self.settings.ratios.get(self.metric.name, 0.0)
-        return self._tested(line, parts, lambda value, own, _: self.from_splits(value, own), ratio=ratio)
-
-    def from_splits(self, value: float, parts: Sequence[float]) -> Inference | None:
-        """Inference of a value from its values in :meth:`splits`; None where that is not possible."""
         ratio = self.settings.ratios.get(self.metric.name)
-        return None if ratio is None else from_splits(value, parts, ratio=ratio, **self._how)
+        if ratio is None:
+            return None
+        parts, how = _frame([self.value(part) for part in self.splits()]), {**self._how, "ratio": ratio}
+        line = replace(line, basis="splits")
+        return self._tested(line, parts, lambda value, own, _: from_splits(value, own, **how), ratio=ratio)
 
     def _from_answers(self, line: Summary, generator: np.random.Generator) -> Summary | None:
         """Inference for an untrained judge: halves of the images, and captions that change sides after it answered."""
@@ -397,8 +377,8 @@ class JudgedRow:
     ) -> Summary | None:
         """The line with interval and p and, for metrics with priors, the same test of Q alone.
 
-        ``parts`` are the values on parts of the data (columns of :func:`_frame`); ``infer`` makes an inference of a
-        value, its values on the parts, and what is tested.
+        ``parts``: values on parts of the data, as of :func:`_frame`; ``infer``: inference of a value, its values there,
+        and the name of what is tested.
         """
         assert line.amplification is not None
         parts = self._with_quality(parts)
@@ -423,7 +403,6 @@ class JudgedRow:
         return replace(line, guessing=Guessing(own, tested.p_value, error, chance))
 
     def _with_quality(self, parts: pd.DataFrame) -> pd.DataFrame:
-        """``parts`` with the amplification of Q."""
         human, generated = (parts[f"{side}_quality"].to_numpy(dtype=np.float64) for side in SIDES)
         return parts.assign(quality=self.statistic.amplify(human, generated))
 
@@ -444,16 +423,14 @@ class JudgedRow:
             strata=self.strata,
             units=self.units.index,
         )
-        # The standard error of a normal interval of this width.
-        reach = 2 * NormalDist().inv_cdf((1 + level) / 2)
-        return interval, (human.high - human.low) / reach if human else None
+        width_of_one = 2 * NormalDist().inv_cdf((1 + level) / 2)
+        return interval, (human.high - human.low) / width_of_one if human else None
 
 
 _Tested = Literal["amplification", "quality"]
 
 
 def _frame(found: Sequence[Measured]) -> pd.DataFrame:
-    """Values of a row on parts of the data, a row each."""
     rows = [(of.value, of.human.value, of.human.quality, of.generated.quality) for of in found]
     columns = ["amplification", "human", "human_quality", "generated_quality"]
     return pd.DataFrame(rows, columns=columns, dtype=np.float64)

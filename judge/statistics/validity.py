@@ -35,7 +35,7 @@ _WHOSE = {"human": "human captions", "generated": "its captions"}
 
 
 class Finding(NamedTuple):
-    """Why a row has no verdict: the rule, a clause, and the figures behind it; "" where there are none."""
+    """Why a row has no verdict: the rule, a clause, and the figures behind it, or ""."""
 
     rule: str
     text: str
@@ -62,12 +62,10 @@ class Facts:
     """What the checks of a row read; None stands for what was not measured.
 
     Attributes:
-        attribute, lexicon: names; None without a lexicon.
         images: class -> number of images.
         without_value: why the run could not measure the row.
         rewarded_by: the kind of judge that rewarded the captioner.
         naming: shares of human captions, and of the captioner's, that name the attribute.
-        texts: side -> its captions.
         kappa, likeness: whether the captions are of their images (:mod:`judge.evidence.belonging`).
         agreements: attribute -> how its labels agree with what human captions name ("images", "kappa").
         masks: measures of what masks hide from judges of images.
@@ -113,8 +111,7 @@ class Facts:
 
 def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tuple[str, str, str], Finding]:
     """Key of a row -> the first reason for which it has no verdict; ``run``: that entry of ``metrics.json``."""
-    found = {row.key: find(row, Facts.of(row, run)) for row in summaries}
-    return {key: finding for key, finding in found.items() if finding}
+    return {row.key: finding for row in summaries if (finding := find(row, Facts.of(row, run)))}
 
 
 def find(row: Summary, facts: Facts) -> Finding | None:
@@ -123,7 +120,6 @@ def find(row: Summary, facts: Facts) -> Finding | None:
 
 
 def _without_value(row: Summary, facts: Facts) -> Iterator[Finding]:
-    """The run could not measure the row."""
     if facts.without_value is not None:
         yield Finding("without value", facts.without_value)
 
@@ -131,8 +127,8 @@ def _without_value(row: Summary, facts: Facts) -> Iterator[Finding]:
 def _at_chance(row: Summary, facts: Facts) -> Iterator[Finding]:
     """Judges of human captions that guess no better than chance cannot see a captioner amplify.
 
-    Metrics with priors are checked by Q. What people name may not depend on the annotation at all (U): a captioner's
-    names may nevertheless. Chance is from shuffled labels, else from frequencies; for tasks it is then unknown.
+    Metrics with priors are checked by Q. What people name need not depend on the annotation (U). Chance is from
+    shuffled labels, else from frequencies; for tasks it is then unknown.
     """
     if row.human is None or row.metric.counted or row.metric.from_annotation:
         return
@@ -150,7 +146,7 @@ def _at_chance(row: Summary, facts: Facts) -> Iterator[Finding]:
 
 
 def _losses(row: Summary, facts: Facts) -> str:
-    """The log loss on human captions beside that of knowing nothing, and what it advises; "" where it is not known."""
+    """The log loss on human captions beside that of knowing nothing, and advice; "" where it is not known."""
     if row.human_loss is None or row.metric.prior:
         return ""
     shares = np.array([*facts.images.values()], dtype=np.float64)
@@ -165,10 +161,7 @@ def _losses(row: Summary, facts: Facts) -> str:
 
 
 def _names_nothing(row: Summary, facts: Facts) -> Iterator[Finding]:
-    """A captioner that hardly ever names the attribute says nothing of it that could be compared.
-
-    Judges that are given what is known do not read where captions name it.
-    """
+    """A captioner that hardly ever names the attribute says nothing of it that could be compared."""
     if facts.naming is None or row.metric.given:
         return
     human, generated = facts.naming
@@ -211,10 +204,7 @@ def _unlike_captions(row: Summary, facts: Facts) -> Iterator[Finding]:
 
 
 def _other_images(row: Summary, facts: Facts) -> Iterator[Finding]:
-    """Captions of other images, as in a file that is moved by one row, tell less for that reason alone.
-
-    A captioner in training may say the same of all images.
-    """
+    """Captions of other images, as in a file that is moved by one row, tell less for that reason alone."""
     measured = {
         "kappa": (facts.kappa, "name the class of their images no more often than by chance"),
         "likeness": (facts.likeness, "are no more like human captions of their own images than of others"),

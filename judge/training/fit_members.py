@@ -128,17 +128,6 @@ def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predict
     return found
 
 
-def keep_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Any]:
-    """Train judges that are trained jointly again, and return them; their answers are those of the run."""
-    joint, judges = members[0].judge.joint, dict[int, Judge]()
-    assert joint is not None
-    assert setup.precomputed is not None
-    with threads(1):
-        images = setup.precomputed.features.get(members[0].judge.name)
-        joint(members[0].target, assign(members), judges.__setitem__, images)
-    return [judges[place] for place in range(len(members))]
-
-
 def explain(members: Sequence[Member]) -> Explanation:
     """Train judges of one captioner, side and caption index again, and return the contribution of each term.
 

@@ -62,3 +62,28 @@ def _changed(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
 def in_text(table: pd.DataFrame) -> pd.DataFrame:
     """A table with text in place of categories; missing values stay missing."""
     return table.astype({name: table[name].cat.categories.dtype for name in table.select_dtypes("category")})
+
+
+def constant(name: str, count: int) -> pd.Categorical[str]:
+    """The same name so many times."""
+    import numpy as np
+    import pandas as pd
+
+    return pd.Categorical.from_codes(np.zeros(count, dtype=np.int8), pd.Index([name]))
+
+
+def joined_tables(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables one after the other; columns that are categories in all of them stay such."""
+    import pandas as pd
+    from pandas.api.types import union_categoricals
+
+    tables = [table for table in tables if len(table)] or tables[:1]
+    if len(tables) < 2:
+        return tables[0].reset_index(drop=True) if tables else pd.DataFrame()
+    known = [name for name in tables[0] if all(isinstance(of.dtypes.get(name), pd.CategoricalDtype) for of in tables)]
+    table = pd.concat([of.drop(columns=known) for of in tables], ignore_index=True)
+    for place, name in enumerate(tables[0]):
+        if name in known:
+            names = union_categoricals([of[name] for of in tables], sort_categories=True)
+            table.insert(place, name, pd.Series(names))
+    return table

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from importlib import resources
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +24,6 @@ from judge.calibration.world import (
     SETTINGS,
     TASKS,
     Captioner,
-    draw_scenes,
-    setting_given_scene,
-    task_given_attribute,
 )
 from judge.corpus.captions import read_captions
 from judge.text.lexicon import load_lexicon, mask
@@ -46,22 +42,6 @@ def world() -> World:
 @pytest.fixture(scope="module")
 def generated(world: World) -> dict[str, Captions]:
     return {name: simulate(world, name=name, captioner=captioner) for name, captioner in CAPTIONERS.items()}
-
-
-def test_scenes_follow_their_probabilities() -> None:
-    """The share of classes exactly; tasks within noise; settings too, and by the task alone."""
-    scenes = draw_scenes(20_000, seed=11)
-    assert Counter(scene.attribute for scene in scenes) == {"female": 10_000, "male": 10_000}
-
-    def near(count: int, of: int, expected: float) -> bool:
-        return bool(abs(count / of - expected) < 4.5 * (expected * (1 - expected) / of) ** 0.5)
-
-    for (row, name), (column, task) in product(enumerate(CLASSES), enumerate(TASKS)):
-        found = Counter(scene.setting for scene in scenes if scene.task == task and scene.attribute == name)
-        assert near(found.total(), 10_000, task_given_attribute(0.3)[row, column])
-        assert len(found) == 3
-        for setting, count in found.items():
-            assert near(count, found.total(), setting_given_scene()[row, column, SETTINGS.index(setting)])
 
 
 def test_deterministic_and_captioners_are_independent(world: World, generated: dict[str, Captions]) -> None:

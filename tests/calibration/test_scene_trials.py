@@ -1,53 +1,25 @@
-"""Doses of simulated captioners on drawn scenes: what they change, what they are worth, and the script in small."""
+"""Doses of simulated captioners on drawn scenes: what they are worth."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from judge.calibration.doses import NOTHING
-from judge.calibration.grammar import _grammar, make_world
-from judge.calibration.trials import Trial
 from judge.calibration.truth import bayes_score, true_amplification
-from judge.calibration.world import SETTINGS, Captioner
+from judge.calibration.world import Captioner
 from judge.metrics import find_metric
-from judge.text.lexicon import load_lexicon
-from judge.text.tokens import tokenize
-from judge.types import Words
 
 pytestmark = pytest.mark.figures
 
-IMAGES = 250
-LEXICON = load_lexicon("gender")
 SEES = "imagecaptioner2"
-Which = tuple[str, float]
 
 
 @pytest.fixture(scope="module")
 def bench() -> Any:
     """The script as a module."""
     return import_module("bench_scenes")
-
-
-@pytest.fixture(scope="module")
-def trials(bench: Any) -> dict[Which, Trial]:
-    drawn = bench.trials(make_world(IMAGES, seed=5), 0, bench.CHANGES, (0.4, 0.8))
-    return {(trial.change, trial.dose): trial for trial in drawn}
-
-
-def said(trial: Trial) -> list[Words]:
-    (captioner,) = trial.corpus.generated
-    return [tokenize(text) for (text,) in captioner.by_image.values()]
-
-
-def hidden(caption: Words) -> Words:
-    """Without words for people that name a class."""
-    places = {place for start, stop, _ in LEXICON.find(caption) for place in range(start, stop)}
-    return tuple("#" if place in places else word for place, word in enumerate(caption))
 
 
 @pytest.mark.parametrize("dose", [0.1, 0.8])
@@ -75,54 +47,3 @@ def test_ratios_and_judges_that_are_denied_something(bench: Any) -> None:
     assert bench.true_rise(SEES, "brevity", 0.8, blanked={"image"}) < 0
     # There is no closed form of these.
     assert bench.true_rise(SEES, "contradiction", 0.8) is bench.true_rise("conditional:image", "A->T", 0.8) is None
-
-
-def test_each_change_changes_one_thing(bench: Any, trials: dict[Which, Trial]) -> None:
-    assert len(trials) == 1 + 2 * len(bench.CHANGES)
-    plain = said(trials[NOTHING, 0.0])
-    for dose in (0.4, 0.8):
-        assert [*map(hidden, said(trials["T->A", dose]))] == [*map(hidden, plain)]
-    women = {n for n, scene in enumerate(make_world(IMAGES, seed=5).scenes) if scene.attribute == "female"}
-    wrong = {n for n, of in enumerate(said(trials["contradiction", 0.8])) if of != plain[n]}
-    assert wrong < women
-    assert len(wrong) / len(women) == pytest.approx(1 - (1 - 0.8 * 0.75) * (1 - 0.8 * 0.6) * (1 - 0.8 * 0.8), abs=0.05)
-    few, many = ({n for n, of in enumerate(said(trials["A->T", d])) if of != plain[n]} for d in (0.4, 0.8))
-    # What is drawn does not depend on the dose. Some tasks stay: they were stereotyped before.
-    assert few < many
-    assert len(many) / IMAGES == pytest.approx(0.8 * 0.75 * 11 / 12, abs=0.12)
-
-    def rate(change: str, words: set[str]) -> float:
-        return float(np.mean([not words.isdisjoint(of) for of in said(trials[change, 0.8])]))
-
-    gendered = {word for words in LEXICON.classes.values() for word in words}
-    assert rate("A->T", gendered) > 0.75
-    assert rate("silence", gendered) < 0.4
-    assert rate("brevity", {*SETTINGS}) < rate("silence", {*SETTINGS}) / 2
-    types = [len({word for of in said(trials[change, 0.8]) for word in of}) for change in ("A->T", "vocabulary")]
-    assert types[1] < 0.8 * types[0]
-    assert max(len(_grammar()[name]) for name in ("frames", "people", "anyone", "idle", "doing")) == bench.LONGEST
-    assert len({str(trial.corpus.human.by_image) for trial in trials.values()}) == 1
-    assert {len(of) for of in trials[NOTHING, 0.0].corpus.human.by_image.values()} == {1}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-def test_the_script_runs_in_small(bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A judge of captions alone: doses of T->A leave them as they are, and its values are those of no dose."""
-    small = {"scenes": 20, "draws": 2, "nulls": 3, "backbone": "test_resnet", "size": 64, "epochs": 1, "folds": 2}
-    files = {"figure": tmp_path / "doses.png", "out": tmp_path / "draws.jsonl"}
-    bench.main(judge="sat-caption-only", changes="A->T,T->A", doses="0.5", **small, **files)
-    lines = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| Im")]
-    assert [line[0] for line in lines] == ["ImageCaptioner2 (sat-caption-only, masks by gt)"] * 3
-    assert lines[0][1].startswith("none, 3 draws, sd ")
-    (a_to_t, t_to_a), worth = lines[1:], bench.true_rise(SEES, "A->T", 0.5, blanked={"image"})
-    assert (a_to_t[1], a_to_t[2], a_to_t[5]) == ("A->T", "0.5", f"{worth:+.4f}")
-    assert (t_to_a[1], float(t_to_a[4]), float(t_to_a[5])) == ("T->A", 0, 0)
-    assert (tmp_path / "doses.png").read_bytes().startswith(b"\x89PNG")
-    # The same command trains nothing again; with other settings it makes draws of its own.
-    draws = files["out"].read_text(encoding="utf-8")
-    bench.main(judge="sat-caption-only", changes="A->T,T->A", doses="0.5", **small, **files)
-    assert files["out"].read_text(encoding="utf-8") == draws
-    assert len(draws.splitlines()) == 3
-    bench.main(judge="sat-caption-only", changes="A->T", doses="0.5", **small | {"draws": 1, "nulls": 1}, **files)
-    assert len(files["out"].read_text(encoding="utf-8").splitlines()) == 4

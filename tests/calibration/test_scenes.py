@@ -10,7 +10,6 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-import pytest
 from helpers import tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,16 +52,6 @@ def test_tasks_remain_visible_when_people_are_hidden() -> None:
         assert people[0].sum() > max(1000, *(1.1 * mask.sum() for mask in people[1:]), 0)
         assert (things[1].mask & ~np.any(people, axis=0)).sum() > 120
     assert numbers == {1, 2, 3}
-
-
-@pytest.mark.parametrize("size", [96, 224])
-def test_sizes(size: int) -> None:
-    """The same image, larger or smaller."""
-    small, other = draw(Scene("7", "female", "park", "dog")), draw(Scene("7", "female", "park", "dog"), size=size)
-    for a, b in zip(small.things, other.things, strict=True):
-        assert b.mask.mean() == pytest.approx(a.mask.mean(), rel=0.12)
-    one, two = (cv2.resize(of.pixels, (32, 32), interpolation=cv2.INTER_AREA).astype(float) for of in (small, other))
-    assert np.abs(one - two).mean() < 8
 
 
 def test_files_are_the_drawings(tmp_path: Path) -> None:

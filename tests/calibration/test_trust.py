@@ -1,15 +1,10 @@
-"""Verdicts, intervals and p-values where the truth is known: the small form of ``scripts/bench_trust.py``.
-
-Of few trials a share tells little: bounds are such that a sound procedure fails them once in some hundred runs.
-"""
+"""Verdicts, intervals and p-values where the truth is known: the small form of ``scripts/bench_trust.py``."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from importlib import import_module, resources
 from itertools import chain
 from pathlib import Path
@@ -23,7 +18,7 @@ from helpers import known
 from judge import Corpus, evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.trials import people_as_captioner
-from judge.calibration.world import CAPTIONERS, DEMO, Captioner
+from judge.calibration.world import CAPTIONERS, DEMO
 from judge.commands.demo import read_expected
 from judge.corpus.tasks import Tasks
 from judge.statistics.summary import Summary
@@ -66,52 +61,6 @@ def setting(bench: Any, coco: Path) -> Any:
     return bench.Setting(coco, refits=8)
 
 
-def trials(captioner: str, values: Sequence[float], error: float, *, dosed: bool = False) -> pd.DataFrame:
-    """Rows of a captioner with these values and one claimed error; p, interval and verdict are those of a z-test."""
-    rows = pd.DataFrame({"captioner": captioner, "base": captioner.partition(", A->T")[0], "value": values})
-    rows = rows.assign(dosed=dosed, error=error, reason="", low=rows["value"] - 1.96 * error)
-    rows["high"] = rows["value"] + 1.96 * error
-    rows["p"] = [0.01 if abs(value) > 1.96 * error else 0.5 for value in values]
-    words = {-1: "tells less than a person", 0: "cannot tell", 1: "amplifies"}
-    rows["verdict"] = [words[int(np.sign(value)) * (abs(value) > 1.96 * error)] for value in values]
-    return rows
-
-
-def test_bounds_on_null_trials_made_by_hand(bench: Any) -> None:
-    """Normal values of sd 0.02: the bounds hold if that is the claimed error, and fail if it is a half of that."""
-    values = np.random.default_rng(0).normal(0, 0.02, 2000)
-    for error, holds in ((0.02, True), (0.01, False)):
-        lines = [*bench.table({"null-900": trials("a person", values.tolist(), error)})]
-        assert [line.holds for line in lines] == [holds] * 3
-
-
-def test_bounds_on_verdicts_made_by_hand(bench: Any) -> None:
-    """Of 20 trials of a form one may amplify; of a dose sixteen must, and none may tell less."""
-    one, two = [0.1, *[0.0] * 19], [0.1, 0.1, *[0.0] * 18]
-    fair = [trials("a person", one, 0.02), trials("paragraph", two, 0.02), trials("two people", one, 0.02)]
-    enough, few = [0.1] * 16 + [0.0] * 4, [0.1] * 15 + [-0.1] * 5
-    dosed = [
-        trials("a person, A->T 0.4", enough, 0.02, dosed=True),
-        trials("six words, A->T 0.4", few, 0.02, dosed=True),
-    ]
-    frames = {"forms-900": pd.concat(fair), "doses-900": pd.concat(dosed)}
-    frames["noise"] = pd.concat([fair[0], trials("a person, A->T 0.4", [0.1, 0.0], 0.02, dosed=True)])
-    found = {line.what: line for line in bench.table(frames)}
-    forms = found["forms-900: forms that amplify in more than 5% of trials"]
-    assert not forms.holds
-    assert (
-        forms.measured
-        == "1 of 3 (paragraph 2 of 20); p < 0.05 above in 7%, mean +0.0067; verdicts: 56 'cannot tell', 4 'amplifies'"
-    )
-    assert found["forms-900, two people: amplifies"].holds
-    assert found["doses-900, a person, A->T 0.4: amplifies"].holds
-    assert not found["doses-900, six words, A->T 0.4: amplifies"].holds
-    assert not found["doses-900: tells less than a person"].holds
-    assert found["three sentences or more: a verdict"].measured.startswith("100.0%")
-    assert found["noise, no bias: amplifies"].holds
-    assert found["noise: doses found"].measured == "a person, A->T 0.4 50% (else 80%); no verdict 0%"
-
-
 def test_captioners_depend_on_names_and_draws_alone(bench: Any, setting: Any) -> None:
     """A form takes human captions away, and has the same words around a dose; other forms do not change its own."""
     world, forms = bench.read(setting.data), bench.FORMS
@@ -131,75 +80,6 @@ def test_captioners_depend_on_names_and_draws_alone(bench: Any, setting: Any) ->
     assert np.abs(lengths[0] - lengths[1]).max() <= 8
     # The boilerplate at the end is the same.
     assert all(plain[image][0].split()[-4:] == dosed[image][0].split()[-4:] for image in drawn.images)
-
-
-def test_there_are_enough_forms(bench: Any) -> None:
-    assert len(bench.FORMS) >= 50
-    assert {*bench.DOSED, *bench.FAIR, *bench.BIASED, *bench.PARAGRAPHS, *bench.SEVERAL_PEOPLE} <= {*bench.FORMS}
-
-
-@pytest.mark.slow
-def test_a_killed_run_continues(
-    bench: Any, coco: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The trials are the same whatever a kill has cut."""
-    monkeypatch.setattr(bench, "ROWS", {"null-900": (2, partial(bench.null, images=90))})
-    options = {"workers": 1}
-    bench.main(coco, out=tmp_path / "whole", **options)
-    whole = (tmp_path / "whole" / "null-900.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "cut").mkdir()
-    (tmp_path / "cut" / "null-900.jsonl").write_text(whole[0] + whole[1][:99])
-    bench.main(coco, out=tmp_path / "cut", **options)
-    again = (tmp_path / "cut" / "null-900.jsonl").read_text().splitlines()
-    assert [json.loads(line)["records"] for line in again] == [json.loads(line)["records"] for line in whole]
-    assert capsys.readouterr().out.count("| null-900: p < 0.05 | 2 | 2% to 8% |") == 2
-
-
-@pytest.mark.slow
-def test_nulls(bench: Any, setting: Any) -> None:
-    """People against people: of 8 trials four have p below 0.05 in one case of 2,500."""
-    rows = pd.DataFrame([row for trial in range(8) for row in bench.null(setting, trial, images=300)])
-    assert (rows["p"] < 0.05).sum() <= 3
-    assert ((rows["low"] > 0) | (rows["high"] < 0)).sum() <= 3
-    assert 0.5 < rows["error"].mean() / rows["value"].std() < 2.5
-
-
-@pytest.mark.slow
-def test_forms_and_doses(bench: Any, setting: Any) -> None:
-    """Forms without bias do not amplify; of large doses none tells less than a person, and most amplify."""
-    names = [*bench.FORMS][::4]
-    fair = pd.DataFrame(bench.fair(setting, 0, images=400, names=names))
-    assert [*fair["captioner"]] == names
-    assert bench.begins(fair, bench.AMPLIFIES).mean() <= 0.15
-    dosed = pd.DataFrame(bench.doses(setting, 0, images=400, dose=0.8, names=bench.DOSED[::4]))
-    assert not bench.begins(dosed, bench.LESS).any()
-    assert bench.begins(dosed, bench.AMPLIFIES).mean() >= 0.7
-    long = pd.concat([fair, dosed])
-    # A strange word in most captions, as of such a dose of "ends", is taken for a word that masking left.
-    long = long[long["base"].isin(bench.PARAGRAPHS) & ~long["captioner"].str.contains("ends")]
-    assert len(long) >= 4
-    assert not bench.begins(long, bench.NONE).any()
-
-
-@pytest.mark.slow
-def test_shuffled_labels_and_three_classes(bench: Any, setting: Any) -> None:
-    """Of labels at random nothing amplifies; with a third class the largest dose still does not tell less."""
-    rows = pd.DataFrame(bench.panel(setting, 0, "shuffled", images=200, relabel=bench.shuffled))
-    assert bench.begins(rows, bench.AMPLIFIES).sum() <= 1
-    three = pd.DataFrame(bench.panel(setting, 0, "three", images=300))
-    assert not bench.begins(three[three["dosed"]], bench.LESS).any()
-    assert bench.begins(three[~three["dosed"]], bench.AMPLIFIES).sum() <= 1
-
-
-@pytest.mark.slow
-def test_other_captioners_change_no_verdict(bench: Any, setting: Any) -> None:
-    """A captioner has the same values, and the same verdict of its own, beside others and alone."""
-    names = ["a person", "a person, brevity", "list of words"]
-    drawn = bench.read(setting.data).draw(300, 5)
-    (together, *_), (alone, *_) = (
-        bench.tried(setting, drawn, [bench.FORMS[n] for n in of]) for of in (names, names[:1])
-    )
-    assert alone == together
 
 
 @pytest.mark.slow
@@ -224,18 +104,6 @@ def test_directions(bench: Any, setting: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_shared_captioners(bench: Any, coco: Path, tmp_path: Path) -> None:
-    """Equalizer lies above NIC+ on all images."""
-    (tmp_path / "results").mkdir()
-    names = (f"results/{name}.json" for name in (bench.EQUALIZER, bench.BASELINE))
-    for name in ("captions_human.json", "gender.csv", "objects.json", *names):
-        (tmp_path / name).symlink_to(coco / name)
-    (row,) = bench.shared(bench.Setting(tmp_path, refits=12), 0)
-    assert row["gap"] > 0
-    assert row["gap_p"] < 0.05
-
-
-@pytest.mark.slow
 def test_people_against_people_judged(people: Corpus) -> None:
     """Five metrics, 8 trials: the sd of 8 values is known to a quarter, a mean of five metrics' to a sixth or so."""
     assert people.labels is not None
@@ -251,20 +119,6 @@ def test_people_against_people_judged(people: Corpus) -> None:
     assert all(row.basis == "refits" for row in everything)
     assert np.mean([known(row.p_value) < 0.05 for row in everything]) <= 0.15
     assert np.mean([not holds_nothing(row) for row in everything]) <= 0.15
-
-
-@pytest.mark.slow
-def test_power_on_a_known_dose() -> None:
-    """A captioner that follows the stereotype is found; one that does not is told apart from it by its interval."""
-    world = make_world(300, seed=11)
-    told = [simulate(world, name=f"{dose:g}", captioner=Captioner(stereotype=dose)) for dose in (0.0, 0.9)]
-    settings = {"judge": "linear", "folds": 4, "refits": 8, "chance": 2, "workers": 1}
-    none, much = evaluate(Corpus(world.human, tuple(told), world.labels), metrics="lic", **settings).summaries
-    assert holds_nothing(none)
-    assert known(much.interval).low > max(0, known(none.interval).high)
-    assert known(much.p_value) < 0.005
-    # An unconfident judge would score 0.25: this one is more sure than it should be.
-    assert all(value == pytest.approx(0.25, abs=0.1) for value in known(much.chance))
 
 
 @pytest.mark.slow

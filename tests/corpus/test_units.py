@@ -15,7 +15,8 @@ from judge import Corpus, evaluate
 from judge.corpus.splits import stratified_folds
 from judge.corpus.units import Units
 from judge.evidence import Aligner, Resample
-from judge.evidence.sides import MaskedCaption, Sides
+from judge.evidence.masked import MaskedCaption
+from judge.evidence.sides import Sides
 from judge.measure.comparing import unlike
 from judge.quality.exchange import exchange_p
 from judge.quality.library import Part

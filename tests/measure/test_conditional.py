@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from helpers import evaluate_numbers, known
 
@@ -19,10 +17,7 @@ from judge.measure import plan
 from judge.measure.conditional import Readings, _Judges, _with_fit, expected_detectable
 from judge.measure.table import make_table
 from judge.report.notes import footnotes
-from judge.report.page import make_page
 from judge.report.result import Result
-from judge.report.sections import markdown_report, plain, print_result
-from judge.report.verdicts import person_verdicts
 from judge.types import Captions
 
 QUICK: dict[str, Any] = {"metrics": "conditional", "refits": 4, "workers": 1}
@@ -147,19 +142,6 @@ def test_examples_are_the_captions_that_tell_most(two: Result) -> None:
         assert set(human["read"]) == {""}
 
 
-def test_verdicts_and_such_examples_come_first(two: Result, capsys: pytest.CaptureFixture[str]) -> None:
-    said = person_verdicts(two)
-    print_result(two)
-    printed = " ".join(capsys.readouterr().out.split())
-    assert printed.startswith(f"{said[0]} {said[1]} Amplification")
-    assert f"\n\n{plain(said[0])}\n\n" in markdown_report(two)
-    page = make_page(two, [("", "")], {})
-    first = page[page.index('<section id="first-examples"') : page.index('<section id="measured"')]
-    kinds = re.findall('data-captioner="(.+?)".+?data-chosen="(.+?)"', first)
-    assert kinds == [("told", "adds")] * 3 + [("first", "adds")] * 3
-    assert first.count("From what is known and the captioner's words".replace("'", "&#39;")) == 6
-
-
 def test_a_word_that_tells_the_class_is_shown_to(people: Corpus) -> None:
     """Alone in its captions it makes all the difference, and words that all captions share make none."""
     classes = known(people.labels).by_image
@@ -176,12 +158,6 @@ def test_a_word_that_tells_the_class_is_shown_to(people: Corpus) -> None:
 @pytest.mark.parametrize(("counts", "error"), [((270, 630), 0.0092), ((1031, 2566), 0.0035)])
 def test_what_can_be_shown_fits_what_was_measured(counts: tuple[int, int], error: float) -> None:
     assert expected_detectable(counts) == pytest.approx(2.8 * error, rel=0.03)
-
-
-@pytest.mark.slow
-def test_two_processes_measure_the_same(both: Corpus, two: Result) -> None:
-    scores = evaluate_numbers(both, **QUICK | {"workers": 2}).scores
-    pd.testing.assert_frame_equal(two.scores, scores, rtol=1e-4)
 
 
 def test_captioners_do_not_depend_on_their_company(alone: Result, two: Result) -> None:
@@ -252,14 +228,6 @@ def test_roles_may_share_what_is_read(turns: int) -> None:
     each = [_Judges(Readings([known], [of], [generated[n % turns]]), classes, None) for n, of in enumerate(human)]
     assert shared.gains() == pytest.approx(np.mean([of.gains() for of in each], axis=0), abs=1e-6)
     assert shared.weights() == pytest.approx(np.mean([of.weights() for of in each], axis=0), abs=1e-6)
-
-
-def test_vectors_of_some_images_at_a_time_are_those_of_all(
-    people: Corpus, alone: Result, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("judge.measure.conditional.TOGETHER", 40)
-    (row,) = evaluate_numbers(people, **QUICK).summaries
-    assert row.amplification == pytest.approx(alone.summaries[0].amplification, abs=1e-6)
 
 
 def test_a_half_is_measured_by_judges_of_its_images_alone() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from helpers import evaluate_numbers, known, one_line, with_captions
+from helpers import evaluate_numbers, known, with_captions
 
 from judge import load_lexicon
 from judge.calibration.grammar import make_world, simulate
@@ -18,14 +16,11 @@ from judge.commands.evaluate import RunConfig
 from judge.config import make_config
 from judge.corpus import Corpus
 from judge.evidence import Evidence, Resample
-from judge.measure import Plan, Result, lay_out, plan
+from judge.measure import Plan, Result, lay_out
 from judge.measure.jobs import jobs_of
 from judge.metrics import find_metric
-from judge.report.notes import footnotes
-from judge.report.several_runs import join_runs, read_runs
-from judge.report.warnings import warnings
 from judge.text.lexicon import Lexicons
-from judge.types import Captions, TargetKind
+from judge.types import TargetKind
 
 QUICK: dict[str, Any] = {
     "metrics": "lic,dbac-at", "judge": "linear", "folds": 3, "refits": 2, "chance": 0, "resamples": 100, "workers": 1,
@@ -49,11 +44,6 @@ def first(corpus: Corpus) -> Result:
     return measured(corpus, seeds=1)
 
 
-def read_text(result: Result) -> str:
-    """The lines and notes below the table."""
-    return "\n".join((*footnotes(result), *result.run.get("input_notes", ())))
-
-
 def test_the_value_is_the_mean_of_three_draws_and_the_error_that_of_one(corpus: Corpus, first: Result) -> None:
     """LIC scores each image once in every draw. The errors of other metrics are those of one draw too."""
     result = measured(corpus)
@@ -67,13 +57,6 @@ def test_the_value_is_the_mean_of_three_draws_and_the_error_that_of_one(corpus: 
     for row, other in zip(result.summaries, first.summaries, strict=True):
         assert (row.standard_error, row.seeds, other.seeds) == (other.standard_error, 3, 1)
         assert row.amplification != other.amplification
-
-
-def test_best_beside_others_has_draws_and_refits(corpus: Corpus) -> None:
-    how: dict[str, Any] = {"metrics": "lic", "judge": "best,linear"}
-    best, first = (measured(corpus, **how, **of).summaries[0] for of in ({}, {"seeds": 1}))
-    assert (best.judge, best.basis, best.seeds) == ("best", "refits", 3)
-    assert best.standard_error == first.standard_error
 
 
 @pytest.mark.parametrize(
@@ -128,48 +111,6 @@ def test_a_quick_run(corpus: Corpus) -> None:
     assert {row.seeds for row in result.summaries} == {1}
     assert result.scores["fold"].nunique() == 5
     assert all(row.p_value is not None for row in result.summaries)
-
-
-def test_captioners_of_a_run_have_equal_refits(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few of the images one of them describes: else they would not compare."""
-    monkeypatch.setattr(plan, "FEW", 110)
-    monkeypatch.setattr(plan, "REFITS", {"attribute": 2})
-    monkeypatch.setattr(plan, "REFITS_OF_FEW", 3)
-    (much,) = corpus.generated
-    few = Captions("few", dict([*much.by_image.items()][15:]))
-    for generated, refits in (((few, much), 2), ((few,), 3)):
-        result = measured(replace(corpus, generated=generated), metrics="lic", refits=None)
-        exchanged = result.replicates[result.replicates["kind"] == "exchanged"]
-        assert set(exchanged.groupby("captioner").size()) == {refits}
-        assert result.run["refits"] == {"attribute": refits}
-        assert all(pair.p_value is not None for pair in result.differences())
-
-
-def test_notes_name_the_rows_of_other_seeds(corpus: Corpus, first: Result) -> None:
-    text = read_text(measured(corpus, metrics="lic,dpac-at"))
-    assert "Protocol crossfit: 3 folds, 3 seeds for LIC (linear), 1 seed for DPAC A->T (linear); " in text
-    assert "Seeds: draws of the folds. Values are means over them, standard errors those of the first draw." in text
-    untested = measured(corpus, metrics="lic", refits=0, seeds=2)
-    (note,) = (of for of in warnings(untested) if "these judges" in of)
-    assert note.endswith("For a test use --refits N, or five folds (--folds 5).")  # Six of two draws are none.
-    one = read_text(first)
-    assert "3 folds, 1 seed; no judge" in one
-    assert "draws of the folds" not in one
-
-
-def test_runs_with_and_without_refits(corpus: Corpus, tmp_path: Path) -> None:
-    """A page can show both; their rows do not compare, for the reason that the user set."""
-    other = replace(corpus, generated=(replace(corpus.generated[0], name="more"),))
-    measured(corpus, metrics="lic,error", out=tmp_path / "a")
-    measured(other, metrics="lic,error", refits=0, out=tmp_path / "b")
-    joined = join_runs(read_runs([tmp_path / "a", tmp_path / "b"]))
-    text = read_text(joined.result)
-    assert "3 folds, 3 seeds for LIC (linear) of much, 1 seed for LIC (linear) of more; no judge" in text
-    assert "refits is 2 in one and 0 in the other" in text
-    assert "trained again 2 times" in text
-    measured(other, metrics="lic,error", seed=7, out=tmp_path / "c")
-    with one_line("the runs do not go together: the first seed is 0 in one and 7 in the other"):
-        join_runs(read_runs([tmp_path / "a", tmp_path / "c"]))
 
 
 @pytest.mark.parametrize(

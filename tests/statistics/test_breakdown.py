@@ -175,23 +175,3 @@ def test_a_captioner_that_never_names_a_class() -> None:
     assert row.published == 0
     assert parts["published"].sum() == pytest.approx(-1, abs=1e-12)
     assert parts["contribution"].sum() == pytest.approx(known(row.amplification), abs=1e-9)
-
-
-def test_every_caption_names_an_object_and_some_images_have_none_annotated() -> None:
-    """Columns are categories, none of which is empty: images without annotation have the task "none" all the same."""
-    rng, rows = np.random.default_rng(0), []
-    for image in range(60):
-        for side in ("human", "generated", *(["annotated"] if image % 3 else [])):
-            named = rng.choice(["female", "male"])
-            rows.append(
-                (str(image), "cap", side, 0, ("female", "male")[image % 2], named, "", rng.choice(["dog", "cake"]))
-            )
-    names = ["image_id", "captioner", "side", "index", "class", "named", "words", "objects"]
-    table = pd.DataFrame(rows, columns=names)
-    texts = [name for name in names if name != "index"]
-    plain, found = (
-        break_down(pd.DataFrame(), of, of, ["ratio", "error"], Settings(resamples=100)).tasks
-        for of in (table, table.astype(dict.fromkeys(texts, "category")))
-    )
-    pd.testing.assert_frame_equal(plain, found)
-    assert set(found["task"]) == {"dog", "cake", NONE}

@@ -160,16 +160,6 @@ def test_human_captions_that_tell_nothing_cancel_in_a_difference_of_the_same_ima
     assert (found.verdict, found.because) == ("no verdict", "at chance")
 
 
-def test_a_difference_that_does_not_vary_has_neither_interval_nor_p() -> None:
-    """Unless it is 0: nothing then speaks against that."""
-    parts = Replicates("half", (0.0, 0.01) * 20)
-    one, other = (replace(ROW, captioner=name, amplification=0.1, replicates=parts) for name in "ab")
-    same = difference(one, other, same_images=True)
-    assert (same.p_value, known(same.interval).low, known(same.interval).high) == (1.0, 0.0, 0.0)
-    found = difference(one, replace(other, amplification=0.2), same_images=True)
-    assert (found.p_value, found.interval) == (None, None)
-
-
 def test_differences_are_all_pairs_and_corrected_within_their_metric() -> None:
     """Holm: of three in LIC the greatest counts three times, the next twice; Leakage has one, without a value of c."""
     values = {"lic": (0.3, 0.2, 0.0), "leakage": (0.3, 0.2, None)}

@@ -175,12 +175,6 @@ def test_consistency_of_a_run_and_its_tables() -> None:
     assert rows[1][:4] == ("b", "0.000", "0.283", "-")
 
 
-def test_a_run_with_one_judge_has_none() -> None:
-    found = measure_consistency([part for part in ROWS if part.judge == "lstm"])
-    assert (found.pairs, found.variations) == ((), ())
-    assert variation_table(found).rows == ()
-
-
 def test_imagecaptioner2_table_6(tables: Path) -> None:
     """Abdelrahman et al., section 5.6: scores under detectors are "fully correlated" with those under true masks."""
     truth, yolo, rcnn = zip(*read(tables / "imagecaptioner2_table6_detectors.csv").values(), strict=True)

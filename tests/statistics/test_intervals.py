@@ -43,18 +43,6 @@ def test_bootstrap_agrees_with_the_normal_interval() -> None:
     assert (found.low, found.high) == pytest.approx(expected, abs=0.15 * error)
 
 
-def test_coverage() -> None:
-    """Of 200 samples the 90% interval holds the true difference, 0.05, in 84 to 96% (binomial, 3 sd)."""
-    rng = np.random.default_rng(1)
-    held = 0
-    for _ in range(200):
-        base = rng.random((1, 80))
-        data = np.concatenate([base, base + rng.normal(0.05, 0.2, (1, 80))])
-        found = interval(data[:, :50], data[:, 50:], generator=rng, resamples=300, level=0.9)
-        held += found.low <= 0.05 <= found.high
-    assert 0.84 <= held / 200 <= 0.96
-
-
 def test_a_class_with_one_image_has_no_interval() -> None:
     data, strata = table(np.random.default_rng(0).random((2, 9)), np.array([[0.1], [0.2]]))
     assert bootstrap_pooled(data, difference, strata=strata, generator=np.random.default_rng(0)) == [None]

@@ -113,14 +113,6 @@ def test_from_tasks_to_attribute_captions_count_that_name_one_class() -> None:
     assert found.generated.value == pytest.approx(0.5 * 1 / (1 / 2))
 
 
-def test_a_side_that_names_nobody_has_no_value() -> None:
-    rows: list[Row] = [("1", side, 0, "f" * (side == "human"), "", "cup", 0.5) for side in ("human", "generated")]
-    found = measure("dbac-ta", rows)
-    assert np.isfinite(found.human.value)
-    assert np.isnan(found.generated.value)
-    assert np.isnan(found.value)
-
-
 def test_priors_are_of_all_captions_scores_of_those_that_were_judged() -> None:
     """A fifth image that no judge was asked about makes P(cup) 3/5; Q stays."""
     unasked: list[Row] = [("5", "human", 0, "", "cup", "f", np.nan), ("5", "generated", 0, "", "", "f", np.nan)]
