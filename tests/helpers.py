@@ -33,10 +33,9 @@ from judge.errors import JudgeError
 from judge.judges import NOTHING, Blueprint, Materials, Recipe, find_judge
 from judge.measure import Result as Measured
 from judge.quality import Quality, library, measure_qualities
-from judge.training.identity import identify
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
-from judge.training.member import Member, TrainingSetup
+from judge.training.member import Member, TrainingSetup, identify
 from judge.types import Captions, FloatArray, Predictions, Sample, Side, Target
 from judge.utils.identity import key_of
 

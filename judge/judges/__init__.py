@@ -335,7 +335,7 @@ FILES: dict[str, str] = {
 }
 # Judges named by a checkpoint, on the hub or in a folder: prefix -> module whose ``make_blueprint`` takes the rest.
 HUGGING_FACE, SENTENCE = "hf:", "sentence:"
-PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "sentence"}
+PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "text_encoders"}
 # Judges that accept an MLP, which a metric's paper chooses: "rnn+mlp3", "sentence:all-MiniLM-L6-v2+mlp5".
 HEADED = frozenset(_ENCODERS)
 HEADS = (3, 5)

@@ -25,8 +25,7 @@ from judge.statistics.summary import Settings
 from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon
 from judge.text.tokens import SEGMENTED
-from judge.training.identity import settings_of
-from judge.training.member import TrainingSetup
+from judge.training.member import TrainingSetup, settings_of
 from judge.types import SIDES, Labels
 from judge.utils.identity import key_of
 

@@ -16,8 +16,8 @@ import pandas as pd
 from judge.measure.jobs import Job, jobs_of
 from judge.measure.plan import Plan
 from judge.measure.refits import chosen_settings
-from judge.training.fit_members import keep_jointly
 from judge.training.member import Member, TrainingSetup
+from judge.training.run_members import keep_jointly
 from judge.types import FloatArray
 
 if TYPE_CHECKING:

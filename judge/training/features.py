@@ -18,14 +18,13 @@ from judge.evidence import Slot
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials, Modality
 from judge.judges.image_vectors import ImageVectors, name_seen
 from judge.judges.linear import make_encoder
-from judge.training.disk_cache import FeatureStore
 from judge.training.member import Member, Precomputed, one_by_one
 from judge.types import Progress, Sample
 from judge.utils.identity import digest_of
 from judge.utils.parallel import threads
 
 if TYPE_CHECKING:
-    from judge.training.feature_caches import FeatureCache
+    from judge.training.feature_caches import FeatureCache, FeatureStore
 
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
@@ -65,8 +64,9 @@ def precompute(
         assert judge.backbone is not None
         return ImageCache(judge.backbone(materials), materials.images, keys, folder)
 
-    stores, vectors = dict[Maker, FeatureStore](), dict[tuple[Maker, frozenset[Modality]], ImageVectors]()
-    features = dict[str, FeatureStore | ImageVectors]()
+    stores: dict[Maker, FeatureStore] = {}
+    vectors: dict[tuple[Maker, frozenset[Modality]], ImageVectors] = {}
+    features: dict[str, FeatureStore | ImageVectors] = {}
     for name, judge in judges.items():
         if not (make := judge.reader or judge.backbone):
             continue

@@ -305,7 +305,6 @@ def open_judge(
     """A trained judge, ready for ``samples``, and notes for the user; ``accelerator``: None for a new one."""
     if saved.recipe is None and not (saved.sees and saved.blueprint.reads_vectors):
         return open_self_trained(saved), []
-    from judge.training.disk_cache import FeatureStore
     from judge.training.features import precompute, see_others
 
     if saved.recipe is None:  # It reads vectors of images.
@@ -319,6 +318,8 @@ def open_judge(
     trained, notes = saved.features, list[str]()
     if saved.blueprint.backbone and not saved.blueprint.reader and not saved.sees:
         # It sees nothing, and needs no more than the shape.
+        from judge.training.feature_caches import FeatureStore
+
         found: FeatureStore | None = FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"])
     else:
         member = Member(saved.blueprint, saved.target, samples, Split((), (), {}), 0)
