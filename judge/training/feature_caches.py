@@ -29,8 +29,8 @@ from judge.errors import JudgeError
 from judge.judges import Backbone, FrozenReader
 from judge.judges.image_vectors import name_seen
 from judge.masking.masked_images import MaskedImages
-from judge.training.batches import run_fitting
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
+from judge.training.loop import run_fitting
 from judge.types import Progress, Sample, Words
 from judge.utils.files import warn_damaged, writing
 from judge.utils.identity import digest_of

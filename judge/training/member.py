@@ -44,6 +44,8 @@ _OF_FEATURES = {*OF_BACKBONES, "image_features"}
 _DATA, _SPLIT = "captions, labels or images", "its training or test images"
 _IMAGES, _CAPTIONS = "the features of images", "the vectors of captions"
 _version = cache(version)
+DIVERGED = "lower --training learning_rate=X, or use --training precision=no"
+"""Advice where a loss or an answer is no number."""
 Log = Callable[..., None]
 """Called after each epoch with "epoch" and, as keywords, the judge, the number of the epoch and the losses."""
 
@@ -337,12 +339,8 @@ def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object
     return digest_of(*parts)
 
 
-def describe(member: Member) -> dict[str, Any]:
-    """For the file of a member's answers: whose they are, and what they depend on."""
-    return {"of": _owner(member), "depends_on": dict(member.ingredients)}
-
-
-def _owner(member: Member) -> list[Any]:
+def owner_of(member: Member) -> list[Any]:
+    """Whose answers a file holds."""
     captioner = member.samples.evidence.captioner if isinstance(member.samples, Slot) else None
     return [member.judge.name, captioner, member.side, member.index, member.seed, member.split.fold]
 
@@ -360,6 +358,6 @@ def explain_again(members: Sequence[Member], store: Path) -> list[str]:
     reasons: dict[str, set[str]] = {}
     for member in new:
         own = {*member.ingredients.items()}
-        others = [{name for name, _ in own ^ {*old.items()}} for old in stored.get(repr(_owner(member)), ())]
+        others = [{name for name, _ in own ^ {*old.items()}} for old in stored.get(repr(owner_of(member)), ())]
         reasons.setdefault(member.judge.name, set()).update(*sorted(others, key=len)[:1])
     return [f"judge '{name}' is trained again: {some(sorted(of))} changed" for name, of in reasons.items() if of]

@@ -24,11 +24,19 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.evidence import Slot
-from judge.judges import NOTHING, Explanation, Judge
+from judge.judges import NOTHING, Explanation, Judge, Keep
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.judge_file import LEARNT, Saved, describe_features, describe_member, save_network
 from judge.training.launch import gather, make_accelerator, raise_together, uses_fsdp
-from judge.training.member import Member, TrainingSetup, assign, describe, explain_again, identify
+from judge.training.member import (
+    DIVERGED,
+    Member,
+    TrainingSetup,
+    assign,
+    explain_again,
+    identify,
+    owner_of,
+)
 from judge.types import Predictions, Progress
 from judge.utils.identity import digest_of, key_of
 from judge.utils.launch import computes_on, is_main_process, launched, promised
@@ -113,7 +121,7 @@ def train_members(
         first = [batch for batch in batches if not batch[0][0].judge.recipe]
         second = [batch for batch in batches if batch[0][0].judge.recipe]
     found: dict[str, list[R]] = {}
-    with _shown([*first, *second], setup, progress) as (counted, show):
+    with _showing([*first, *second], setup, progress) as (counted, show):
         # An error in a shared training ends this process, and its launcher the others, which wait for it.
         for part, ending in ((first, nullcontext()), (second, raise_together())):
             with ending:
@@ -125,7 +133,7 @@ def train_members(
 
 
 @contextmanager
-def _shown(
+def _showing(
     batches: Sequence[Batch], setup: TrainingSetup, progress: Progress | None
 ) -> Iterator[tuple[TrainingSetup, Callable[[int], None]]]:
     """Show progress: judges that are trained, and steps of networks; nothing of judges whose answers are stored.
@@ -219,7 +227,6 @@ def _batches(judges: Sequence[Equal]) -> Iterator[Batch]:
 
 
 def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
-    """Train the judges of one batch, or load their answers."""
     members = [same[0] for same in batch]
     trained = 0 if are_stored(members, setup) else len(batch)
     found = load_answers(members, setup)
@@ -242,8 +249,7 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
     return results, trained
 
 
-def answers_file(key: str, setup: TrainingSetup) -> Path | None:
-    """File of the answers of the member with this key; None if none are stored."""
+def _answers_file(key: str, setup: TrainingSetup) -> Path | None:
     return setup.store / f"{key}.safetensors" if setup.store else None
 
 
@@ -254,7 +260,7 @@ def weights_beside(answers: Path) -> Path:
 
 def weights_file(member: Member, setup: TrainingSetup) -> Path | None:
     """File of the weights of a named member; None if they are not stored."""
-    answers = answers_file(member.key, setup)
+    answers = _answers_file(member.key, setup)
     judge, from_file = member.judge, setup.materials.image_features  # Nobody has such vectors of other images.
     kept = setup.keeps_weights and judge.keeps_weights and not (judge.reads_vectors and from_file)
     return weights_beside(answers) if answers and kept and not member.is_refit else None
@@ -287,11 +293,12 @@ def store_answers(members: Sequence[Member], setup: TrainingSetup, found: Sequen
     tensors, notes = dict[Path, dict[str, Any]](), dict[Path, dict[str, Any]]()
     for member, path, answers in zip(members, _files(members, setup), found, strict=True):
         if not np.isfinite(answers.probabilities).all():
-            mend = "lower --training learning_rate=X, or use --training precision=no"
-            raise JudgeError(f"judge '{member.judge.name}' predicts NaN", where=f"seed {member.seed}", mend=mend)
+            what = f"judge '{member.judge.name}' predicts NaN"
+            raise JudgeError(what, where=f"seed {member.seed}", mend=DIVERGED)
         if path and (setup.sharing_of(member.judge) == "members" or is_main_process()):
             tensors.setdefault(path, {})[member.key] = answers.probabilities
-            about = {} if member.is_refit else {"identity": describe(member)}
+            identity = {"of": owner_of(member), "depends_on": dict(member.ingredients)}
+            about = {} if member.is_refit else {"identity": identity}
             notes[path] = notes.get(path, {}) | {member.key: dict(answers.notes)} | about
     for path, by_key in tensors.items():
         write_tensors(path, by_key, notes[path])
@@ -304,7 +311,7 @@ def _files(members: Sequence[Member], setup: TrainingSetup) -> list[Path | None]
     keys = [member.key for member in members]
     if members[0].is_refit and members[0].judge.joint:
         keys = [digest_of(*keys)] * len(members)
-    return [answers_file(key, setup) for key in keys]
+    return [_answers_file(key, setup) for key in keys]
 
 
 def fit_member(member: Member, setup: TrainingSetup) -> Predictions:
@@ -321,14 +328,9 @@ def fit_member(member: Member, setup: TrainingSetup) -> Predictions:
 
 def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predictions]:
     """Train judges that are trained jointly, those of one captioner; returns the answers of each."""
-    joint = members[0].judge.joint
-    assert joint is not None
     judges: dict[int, Judge] = {}
     keeps = any(weights_file(member, setup) for member in members)
-    with threads(1):
-        images = setup.precomputed.features.get(members[0].judge.name) if setup.precomputed else None
-        answers = joint(members[0].target, assign(members), judges.__setitem__ if keeps else None, images)
-        found = _split_answers(members, answers)
+    found = _split_answers(members, _train_jointly(members, setup, judges.__setitem__ if keeps else None))
     for place, judge in judges.items():
         _store_weights(judge, members[place], setup, found[place])
     return found
@@ -336,13 +338,17 @@ def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predict
 
 def keep_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Any]:
     """Train judges that are trained jointly again, and return them; their answers are those of the run."""
-    joint, judges = members[0].judge.joint, dict[int, Judge]()
-    assert joint is not None
-    assert setup.precomputed is not None
-    with threads(1):
-        images = setup.precomputed.features.get(members[0].judge.name)
-        joint(members[0].target, assign(members), judges.__setitem__, images)
+    judges: dict[int, Judge] = {}
+    _train_jointly(members, setup, judges.__setitem__)
     return [judges[place] for place in range(len(members))]
+
+
+def _train_jointly(members: Sequence[Member], setup: TrainingSetup, keep: Keep) -> list[Predictions]:
+    judge = members[0].judge
+    assert judge.joint is not None
+    vectors = setup.precomputed.features.get(judge.name) if setup.precomputed else None
+    with threads(1):
+        return judge.joint(members[0].target, assign(members), keep, vectors)
 
 
 def explain(members: Sequence[Member]) -> Explanation:
@@ -369,7 +375,7 @@ def _split_answers(members: Sequence[Member], answers: Sequence[Predictions]) ->
 
 
 def _validated(member: Member, test: Predictions, validation: Predictions) -> Predictions:
-    """Answers about a member's test samples, with the mean loss of its answers about the validation samples."""
+    """Answers about the test samples, with the mean loss of those about the validation samples."""
     samples = member.validation()
     loss = np.average(Judged.of(samples, validation).loss, weights=[sample.weight for sample in samples])
     return replace(test, notes={**test.notes, VALIDATION_LOSS: float(loss)})
@@ -404,7 +410,7 @@ def build_judge(member: Member, setup: TrainingSetup) -> Judge:
     from judge.training.loop import NetworkJudge, Trainer
 
     accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
-    answers, loaders = answers_file(member.key, setup), setup.loaders
+    answers, loaders = _answers_file(member.key, setup), setup.loaders
     features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
     if sys.platform != "linux":
         loaders = 0  # They are forked, which is safe on Linux alone.

@@ -26,11 +26,10 @@ from judge.judges.encoders import build_vocabulary, make_lstm
 from judge.measure.table import judge_answers
 from judge.text.coded import multi_hot
 from judge.training import loop
-from judge.training.batches import make_optimiser, to_probabilities
 from judge.training.checkpoint import Checkpoint, History, read_history
 from judge.training.judge_file import save_network
 from judge.training.launch import make_accelerator
-from judge.training.loop import NetworkJudge, Trainer
+from judge.training.loop import NetworkJudge, Trainer, make_optimiser, to_probabilities
 from judge.training.member import derive_seed
 from judge.types import Predictions, Sample, Target, TargetKind
 
@@ -408,7 +407,7 @@ def test_a_judge_that_is_certain_and_wrong_has_a_finite_loss(kind: TargetKind, w
     target = replace(THREE, kind=kind)
     samples = [Sample(str(n), "human", 0, (), (answer,)) for n, answer in enumerate((1, 2, 2, 0))]
     judge = judge_with(Certain(target, whole=whole), Recipe(epochs=1, learning_rate=1.0), target=target)
-    judge.whole = whole
+    judge.among_words = whole
     found = judge.predict(samples).probabilities
     assert ((found > 0) & (found < 1)).all()
     assert found[:3].argmax(axis=1).tolist() == [0, 1, 2]
@@ -434,7 +433,7 @@ def test_ordinary_logits_become_what_torch_makes_of_them() -> None:
     assert np.array_equal(to_probabilities(logits, THREE), logits.softmax(dim=-1).numpy())
     assert np.array_equal(to_probabilities(logits, replace(THREE, kind="tasks")), logits.sigmoid().numpy())
     whole = logits.log_softmax(dim=-1)
-    assert np.array_equal(to_probabilities(whole, THREE, whole=True), whole.exp().numpy())
+    assert np.array_equal(to_probabilities(whole, THREE, among_words=True), whole.exp().numpy())
     assert np.isnan(to_probabilities(logits * torch.nan, THREE)).all()
 
 
