@@ -44,8 +44,9 @@ from judge.config import make_config
 from judge.corpus import Corpus
 from judge.corpus.splits import Split
 from judge.evidence import EvidenceBuilder
-from judge.judges import Backbone, Blueprint, Features, Materials, find_judge
+from judge.judges import Backbone, Blueprint, Features, Materials
 from judge.judges.hf_prompts import plain
+from judge.judges.names import find_judge
 from judge.judges.prompts import make_prompt
 from judge.masking.masked_images import MaskedImages
 from judge.metrics import find_metric

@@ -28,8 +28,9 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, unfold
 
 from judge.errors import JudgeError, require
-from judge.judges import HUGGING_FACE, PATCHES, Materials
+from judge.judges import Materials
 from judge.judges.hf_models import find
+from judge.judges.names import HUGGING_FACE, PATCHES
 from judge.utils.hub import explaining, load_image_processor, load_with_notes, quiet, quiet_hub
 from judge.utils.identity import content_of, content_of_tensors
 from judge.utils.parallel import threads

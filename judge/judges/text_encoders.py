@@ -20,7 +20,7 @@ Code that comes with a checkpoint never runs (``trust_remote_code`` is False), a
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -30,22 +30,12 @@ import torch
 from torch import Tensor, nn
 
 from judge.errors import JudgeError, require
-from judge.judges import (
-    HEADS,
-    SENTENCE,
-    Backbone,
-    Batch,
-    Blueprint,
-    Features,
-    Materials,
-    Modality,
-    Recipe,
-    split_head,
-)
+from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Modality, Recipe
 from judge.judges.backbones import RESNET50, make_backbone
 from judge.judges.encoders import SOURCES, OutputLayer, build_vocabulary, make_lstm, make_mlp
 from judge.judges.hf_models import limit_of
 from judge.judges.hf_prompts import spell_words
+from judge.judges.names import HEADS, SENTENCE, split_head
 from judge.types import Sample, Target, Words
 from judge.utils.files import from_home
 from judge.utils.hub import explaining, knows_words, load_model, loading, locate, quiet, read_config
@@ -236,19 +226,16 @@ def _backbone(materials: Materials) -> Backbone:
 
 
 def _named(reference: str | None) -> str:
-    """How the user named an encoder."""
     return f"--reader {reference}" if reference else f"text encoder '{READER}'"
 
 
 def _fingerprint(materials: Materials) -> dict[str, str]:
-    """What the judges start from: the library's version and the encoder's files."""
     require("vision", "transformers")
     content = content_of(materials.reader or READER, where=_named(materials.reader))
     return {"the version of transformers": version("transformers"), "reader": content}
 
 
 def _on_vectors(head: int, target: Target, samples: Sequence[Sample], materials: Materials) -> PretrainedClassifier:
-    """``sentence:NAME``: an MLP on vectors of captions."""
     return PretrainedClassifier(partial(make_mlp, classes=len(target.classes), layers=head), materials.features)
 
 
@@ -326,40 +313,34 @@ _VL_LIC = f"abdelrahman2024imagecaptioner2, section 5.7; {_LIC}"
 _BOTH: frozenset[Modality] = frozenset({"caption", "image"})
 
 # No micro-batches, and no sharing of batches: batch normalisation depends on all samples of a forward pass.
-BLUEPRINTS = {
-    "bert-ft": Blueprint(
-        "bert-ft",
-        f"{_LIC}; devlin2019bert",
-        network=_network,
-        recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64),
-        fingerprint=_fingerprint,
-        reads=frozenset({"reader"}),
-    ),
-    "bert-pre": Blueprint(
+_TUNED, _FROZEN = Recipe(epochs=5, learning_rate=1e-5), Recipe(epochs=20, learning_rate=5e-5)
+_READS: dict[str, Any] = {"fingerprint": _fingerprint, "reads": frozenset({"reader"})}
+_MADE = (
+    Blueprint("bert-ft", f"{_LIC}; devlin2019bert", network=_network, recipe=_TUNED, **_READS),
+    Blueprint(
         "bert-pre",
         f"{_LIC}; devlin2019bert",
         network=partial(_network, tuned=False),
-        recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
+        recipe=_FROZEN,
         reader=lambda materials: FrozenEncoder(load_encoder(materials.reader)),
-        fingerprint=_fingerprint,
-        reads=frozenset({"reader"}),
+        **_READS,
     ),
-    "vl-lic": Blueprint(
+    Blueprint(
         "vl-lic",
         f"{_VL_LIC}; devlin2019bert",
         network=_network,
-        recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64, keep="best"),
+        recipe=replace(_TUNED, keep="best"),
         modalities=_BOTH,
         backbone=_backbone,
-        fingerprint=_fingerprint,
-        reads=frozenset({"reader"}),
+        **_READS,
     ),
-    "vl-lic-lstm": Blueprint(
+    Blueprint(
         "vl-lic-lstm",
         _VL_LIC,
         network=_with_lstm,
-        recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64, keep="best"),
+        recipe=replace(_FROZEN, keep="best"),
         modalities=_BOTH,
         backbone=partial(make_backbone, default=RESNET50),
     ),
-}
+)
+BLUEPRINTS = {blueprint.name: blueprint for blueprint in _MADE}

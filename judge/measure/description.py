@@ -16,7 +16,7 @@ from typing import Any
 from judge.corpus.attributes import ProductLabels, parts_of
 from judge.evidence import Joined, Preparation, Sides
 from judge.evidence.counts import CountRows
-from judge.judges import HUGGING_FACE, SELF, find_judge
+from judge.judges.names import HUGGING_FACE, SELF, find_judge
 from judge.measure.jobs import Job, Work, compares, most_images
 from judge.measure.plan import Plan
 from judge.metrics import Metric

@@ -21,7 +21,7 @@ import numpy as np
 
 from judge.attribution.people import AGAINST, FOR
 from judge.errors import JudgeError, some
-from judge.judges import find_judge
+from judge.judges.names import find_judge
 from judge.measure import Result
 from judge.measure.examples import CARD, CHOSEN
 from judge.metrics import find_metric

@@ -19,18 +19,8 @@ import numpy as np
 from judge.corpus.splits import Split
 from judge.errors import FAULTS, JudgeError
 from judge.evidence import Preparation, Slot
-from judge.judges import (
-    EMBEDDED,
-    PREFIXES,
-    Blueprint,
-    Judge,
-    Materials,
-    Recipe,
-    SelfTrained,
-    Sharing,
-    find_judge,
-    split_reference,
-)
+from judge.judges import Blueprint, Judge, Materials, Recipe, SelfTrained, Sharing
+from judge.judges.names import EMBEDDED, PREFIXES, find_judge, split_reference
 from judge.judges.prompts import Prompt
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import Judged

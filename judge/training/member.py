@@ -21,17 +21,8 @@ import numpy as np
 from judge.corpus.splits import Split
 from judge.errors import some
 from judge.evidence import Slot
-from judge.judges import (
-    NOTHING,
-    OF_BACKBONES,
-    OPTIONS,
-    Assignment,
-    Blueprint,
-    Materials,
-    Recipe,
-    Sharing,
-    split_reference,
-)
+from judge.judges import NOTHING, OF_BACKBONES, OPTIONS, Assignment, Blueprint, Materials, Recipe, Sharing
+from judge.judges.names import split_reference
 from judge.text.coded import SampleTable
 from judge.types import FloatArray, IntArray, Sample, Side, Target
 from judge.utils.identity import digest_of

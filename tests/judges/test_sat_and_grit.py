@@ -14,9 +14,10 @@ from helpers import GENDER, Glimpses, enlarge, logits, make_glimpses, make_sampl
 from scipy.special import expit, log_softmax, softmax
 
 from judge.corpus.splits import Split
-from judge.judges import Answering, Materials, find_judge
+from judge.judges import Answering, Materials
 from judge.judges.encoders import build_vocabulary
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer
+from judge.judges.names import find_judge
 from judge.judges.prompts import make_prompt
 from judge.judges.sat import Cloze, ShowAttendTell
 from judge.masking.images import encode

@@ -16,7 +16,8 @@ import torch
 import transformers as tf
 from helpers import fault_of, fill_hub
 
-from judge.judges import NOTHING, find_judge
+from judge.judges import NOTHING
+from judge.judges.names import find_judge
 from judge.judges.text_encoders import SHORT_NAMES, FrozenEncoder
 from judge.utils.hub import quiet
 

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
-from judge.judges import Materials, find_judge
+from judge.judges import Materials
 from judge.judges.backbones import TimmBackbone, make_backbone
+from judge.judges.names import find_judge
 from judge.masking.images import encode
 from judge.masking.instances import from_mask
 from judge.masking.masked_images import MaskedImages

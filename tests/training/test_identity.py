@@ -13,7 +13,8 @@ import pytest
 from helpers import EVEN, GENDER, fault_of, fill_hub, keep_predictions, make_samples, name_members, save_captioner
 
 from judge.corpus.splits import Split
-from judge.judges import Materials, Recipe, find_judge
+from judge.judges import Materials, Recipe
+from judge.judges.names import find_judge
 from judge.judges.prompts import make_prompt
 from judge.judges.text_encoders import SHORT_NAMES, SentenceEncoderLoader
 from judge.masking.masked_images import MaskedImages

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from judge.errors import JudgeError
-from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe, find_judge
+from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe
 from judge.judges.encoders import build_vocabulary, make_lstm
+from judge.judges.names import find_judge
 from judge.measure.table import judge_answers
 from judge.text.coded import multi_hot
 from judge.training import loop
