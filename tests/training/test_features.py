@@ -198,7 +198,7 @@ def test_faults(folder: Path, tmp_path: Path) -> None:
 
 
 class Large(Loud):
-    """Memory holds ``room`` images a pass, and no more."""
+    """Memory holds ``room`` images a pass, and no more; the features are the pixels at an edge."""
 
     key, room = "large", 16
 
