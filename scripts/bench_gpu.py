@@ -48,9 +48,10 @@ from timing import machine, seconds
 from judge.captioning.checkpoints import CheckpointWriter
 from judge.captioning.writing import Writing
 from judge.corpus.splits import Split
-from judge.judges import READING, Materials, find_judge
+from judge.judges import Materials
 from judge.judges.hf_models import load_captioner
 from judge.judges.linear import make_encoder
+from judge.judges.names import READING, find_judge
 from judge.training.feature_caches import CaptionCache, FeatureCache, ImageCache
 from judge.training.launch import make_accelerator
 from judge.training.member import Member, TrainingSetup

@@ -44,17 +44,25 @@ from judge.config import make_config
 from judge.corpus import Corpus
 from judge.corpus.splits import Split
 from judge.evidence import EvidenceBuilder
-from judge.judges import Backbone, Blueprint, Features, Materials, find_judge
+from judge.judges import Backbone, Blueprint, Features, Materials
 from judge.judges.hf_prompts import plain
+from judge.judges.names import find_judge
 from judge.judges.prompts import make_prompt
 from judge.masking.masked_images import MaskedImages
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.batches import MicroBatch, Truth, load_batches, make_optimiser, weighted_loss
 from judge.training.feature_caches import ImageCache
 from judge.training.features import precompute
 from judge.training.launch import make_accelerator
-from judge.training.loop import NetworkJudge, Trainer
+from judge.training.loop import (
+    MicroBatch,
+    NetworkJudge,
+    Trainer,
+    Truth,
+    load_batches,
+    make_optimiser,
+    weighted_loss,
+)
 from judge.training.member import Member
 from judge.types import Sample, Target
 from judge.utils.hub import quiet

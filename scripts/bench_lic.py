@@ -27,7 +27,7 @@ from judge import evaluate
 from judge.corpus import Corpus
 from judge.corpus.splits import holdout_split
 from judge.evidence import EvidenceBuilder
-from judge.judges import find_judge
+from judge.judges.names import find_judge
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.launch import make_accelerator

@@ -35,7 +35,8 @@ from judge.calibration.truth import bayes_score
 from judge.calibration.world import CLASSES, DEFAULT, DEMO, FAITHFUL, Captioner, Parameters
 from judge.commands.trials import Job, Row, measure_trial
 from judge.corpus import Corpus
-from judge.judges import Modality, find_judge
+from judge.judges import Modality
+from judge.judges.names import find_judge
 from judge.metrics import find_metric
 from judge.metrics.amplification import AMPLIFICATIONS
 from judge.report.calibration import calibration_tables, draw_calibration, title, verdict

@@ -25,8 +25,9 @@ from torch import nn
 from training.test_loop import Forgetful, KilledError, Normed, Plain
 
 from judge.errors import JudgeError
-from judge.judges import Blueprint, Materials, Network, Recipe, Sharing, find_judge
+from judge.judges import Blueprint, Materials, Network, Recipe, Sharing
 from judge.judges.hf_models import load_captioner
+from judge.judges.names import find_judge
 from judge.training.judge_file import save_network
 from judge.training.launch import end_launch, gather, in_main_process, is_sharded, make_accelerator, share_out
 from judge.training.loop import NetworkJudge, Trainer

@@ -30,13 +30,13 @@ from judge.commands.app import app
 from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
-from judge.judges import NOTHING, Blueprint, Materials, Recipe, find_judge
+from judge.judges import NOTHING, Blueprint, Materials, Recipe
+from judge.judges.names import find_judge
 from judge.measure import Result as Measured
 from judge.quality import Quality, library, measure_qualities
-from judge.training.identity import identify
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
-from judge.training.member import Member, TrainingSetup
+from judge.training.member import Member, TrainingSetup, identify
 from judge.types import Captions, FloatArray, Predictions, Sample, Side, Target
 from judge.utils.identity import key_of
 

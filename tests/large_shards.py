@@ -24,8 +24,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from judge.judges import Recipe
 from judge.judges.hf_models import Captioner, add_lora, checkpoint_layers, tune
 from judge.judges.huggingface import AnswerJudge
-from judge.training.batches import make_optimiser
 from judge.training.launch import make_accelerator, shard
+from judge.training.loop import make_optimiser
 
 WORLD, BATCH, TOKENS = 2, 8, 640
 

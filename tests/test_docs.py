@@ -13,7 +13,7 @@ import typer
 from helpers import done_well, read_json
 
 from judge.commands.app import app
-from judge.judges import find_judge
+from judge.judges.names import find_judge
 from judge.metrics import find_metric, spell_out
 from judge.utils.reading import LIMITS
 

@@ -17,7 +17,7 @@ from helpers import done_well, fault_of, read_json, refusal
 from sklearn.naive_bayes import BernoulliNB
 
 from judge.corpus.layouts import Request, find_captions
-from judge.judges import find_judge
+from judge.judges.names import find_judge
 from judge.masking.cache import make_detector
 from judge.metrics import find_metric
 from judge.text import lexicon

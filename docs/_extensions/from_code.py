@@ -24,7 +24,8 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
 from judge.commands.app import app as cli
-from judge.judges import FILES, Blueprint, find_judge
+from judge.judges import Blueprint
+from judge.judges.names import FILES, find_judge
 from judge.metrics import METRICS, Metric
 
 LOGGER = logging.getLogger(__name__)

@@ -23,16 +23,14 @@ from judge.attribution.maps import (
     sum_colours,
 )
 from judge.errors import JudgeError
-from judge.judges.backbones import TimmBackbone
+from judge.judges.backbones import RandomPatches, TimmBackbone, VisionEncoder
 from judge.judges.grit import GridsAndRegions
 from judge.judges.hf_models import PIXELS
 from judge.judges.huggingface import AnswerJudge
 from judge.judges.linear import LinearJudge
-from judge.judges.patches import RandomPatches
-from judge.judges.vision_encoders import VisionEncoder
 from judge.masking.instances import Box, Pixels
 from judge.masking.masked_images import MaskedImages
-from judge.training.disk_cache import FeatureStore
+from judge.training.feature_caches import FeatureStore
 from judge.training.judge_file import (
     Saved,
     check_features,

@@ -17,7 +17,7 @@ from judge.errors import JudgeError
 from judge.judges.hf_models import Captioner, computing, load_captioner
 from judge.judges.hf_prompts import blank, generation_inputs, processing, usual_prompt
 from judge.masking.masked_images import MaskedImages
-from judge.training.batches import run_fitting
+from judge.training.loop import run_fitting
 from judge.utils.hub import loading, quiet
 
 Prepared = tuple[dict[str, Tensor], list[int]]

@@ -21,7 +21,7 @@ from judge.config.judges import JudgedSettings
 from judge.config.values import RESAMPLES, RESULTS, Names, Share, list_or_text, names
 from judge.errors import JudgeError
 from judge.evidence import EvidenceBuilder
-from judge.judges import DEFAULT_JUDGE
+from judge.judges.names import DEFAULT_JUDGE
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 from judge.report.calibration import calibration_json, calibration_tables, draw_calibration, title, verdict

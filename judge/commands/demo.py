@@ -21,7 +21,7 @@ from judge.commands.console import say, show_progress
 from judge.commands.evaluate import RunConfig, run
 from judge.config import make_config
 from judge.errors import require
-from judge.judges import PATCHES
+from judge.judges.names import PATCHES
 from judge.metrics import find_metric
 from judge.report.directory import REPORT, RunDirectory
 from judge.report.sections import print_result

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from judge.commands.console import say
 from judge.config.values import CACHE
-from judge.judges import EMBEDDED, FILES, PREFIXES, SEEING
+from judge.judges.names import EMBEDDED, FILES, PREFIXES, SEEING
 from judge.masking import DETECTORS
 
 # What needs an extra, beside judges of the extra "vision".

@@ -37,7 +37,7 @@ from judge.corpus.image_scores import read_image_scores
 from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
 from judge.errors import JudgeError, in_python, nearest, require, shortened, some
-from judge.judges import HUGGING_FACE, SELF, find_judge, name_self, split_reference
+from judge.judges.names import HUGGING_FACE, SELF, find_judge, name_self, split_reference
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan, measure
 from judge.measure.jobs import choose_judges, lay_out

@@ -8,7 +8,7 @@ from judge.commands.predict import open_saved
 from judge.config import OutputSettings
 from judge.config.judges import SavedJudgeSettings
 from judge.errors import JudgeError
-from judge.judges import HUGGING_FACE
+from judge.judges.names import HUGGING_FACE
 from judge.report.cards import judge_card
 from judge.training.judge_file import merge
 from judge.training.scorer import WEIGHTS

@@ -16,7 +16,7 @@ from judge.config import inputs
 from judge.config.values import Files, listed
 from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
-from judge.judges import find_judge
+from judge.judges.names import find_judge
 from judge.masking.cache import Cached, make_detector
 from judge.masking.categories import check_categories, names_people, people_among, read_names, stays_visible
 from judge.masking.detectors import Detector

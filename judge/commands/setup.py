@@ -17,7 +17,8 @@ from judge.corpus.labels import LabelOptions, choose_own, label_columns, read_la
 from judge.errors import JudgeError, nearest
 from judge.evidence import Aligning, EvidenceBuilder, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import HUGGING_FACE, READING, SELF, Materials
+from judge.judges import Materials
+from judge.judges.names import HUGGING_FACE, READING, SELF
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan
 from judge.metrics import find_metric, spell_out

@@ -33,7 +33,7 @@ from judge.measure import Job, train
 from judge.measure.description import describe_labels
 from judge.report.notes import class_notes
 from judge.training.checkpoint import History, read_history
-from judge.training.fit_members import weights_beside, weights_file
+from judge.training.run_members import weights_beside, weights_file
 from judge.types import Progress
 from judge.utils.files import LOG, append, with_way_on, write_whole, writing
 from judge.utils.hub import first_line

@@ -11,7 +11,8 @@ from judge.config.judges import QUICK, JudgedSettings, JudgeSettings, RunSetting
 from judge.corpus.captions import OF_LABELS
 from judge.corpus.columns import split_role
 from judge.errors import JudgeError
-from judge.judges import EMBEDDED, FILES, HUGGING_FACE, OF_BACKBONES, SEEING, find_judge
+from judge.judges import OF_BACKBONES
+from judge.judges.names import EMBEDDED, FILES, HUGGING_FACE, SEEING, find_judge
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 from judge.utils.launch import computes_on

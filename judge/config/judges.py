@@ -8,7 +8,8 @@ from pydantic import ValidationInfo, field_validator, model_validator
 
 from judge.config import OutputSettings, Settings, values
 from judge.config.inputs import DetectionSettings, HumanSettings, MaskSettings, ObjectSettings
-from judge.judges import DEFAULT_JUDGE, Tuning, with_embedding, with_reading
+from judge.judges import Tuning
+from judge.judges.names import DEFAULT_JUDGE, with_embedding, with_reading
 from judge.metrics import with_given, with_protocol
 from judge.metrics.options import MetricOptions
 from judge.utils.options import option

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from judge.judges import HEADS, Batch, Blueprint, Materials, Recipe
+from judge.judges import Batch, Blueprint, Materials, Recipe
+from judge.judges.names import HEADS
 from judge.text.alignment import UNKNOWN
 from judge.types import Sample, Target, Words
 

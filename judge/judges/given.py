@@ -162,7 +162,7 @@ def shares_of(errors: FloatArray, classes: IntArray) -> FloatArray:
 
 
 def _groups(units: IntArray) -> list[IntArray]:
-    """The places of the units of several images."""
+    """Places of the images of each unit that has several."""
     order = np.argsort(units, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(units[order])) + 1)
     return [part for part in parts if len(part) > 1]

@@ -3,7 +3,6 @@
 Only code of transformers itself runs: ``trust_remote_code`` is always False, and weights are safetensors.
 """
 
-import copy
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -30,8 +29,8 @@ InstructBLIP with a T5)."""
 
 
 @dataclass(frozen=True)
-class Family:
-    """Facts about a family of captioners that transformers does not provide.
+class Facts:
+    """What transformers does not provide about an architecture of captioners.
 
     Attributes:
         layout: where prompts go; None if the configuration decides.
@@ -51,15 +50,15 @@ class Family:
 
 # By transformers' name of the architecture. PaliGemma and Florence-2 were trained with these prompts; InstructBLIP's is
 # its paper's (appendix E).
-FAMILIES = {
-    "blip-2": Family(prompt="", inserts=True),
-    "florence2": Family("decoder", prompt="<CAPTION>", inserts=True),
-    "git": Family(vision="git.image_encoder", language="git.encoder"),
-    "instructblip": Family(prompt="A short image description:", inserts=True),
-    **dict.fromkeys(("minicpmv4_6", "minicpmv4_7"), Family(mixes=True)),
-    "paligemma": Family(prompt="caption en"),
-    "pix2struct": Family("decoder", prompt="", vision="encoder"),
-    "vision-encoder-decoder": Family("decoder", vision="encoder"),
+FACTS = {
+    "blip-2": Facts(prompt="", inserts=True),
+    "florence2": Facts("decoder", prompt="<CAPTION>", inserts=True),
+    "git": Facts(vision="git.image_encoder", language="git.encoder"),
+    "instructblip": Facts(prompt="A short image description:", inserts=True),
+    **dict.fromkeys(("minicpmv4_6", "minicpmv4_7"), Facts(mixes=True)),
+    "paligemma": Facts(prompt="caption en"),
+    "pix2struct": Facts("decoder", prompt="", vision="encoder"),
+    "vision-encoder-decoder": Facts("decoder", vision="encoder"),
 }
 PIXELS = "pixel_values"
 # Errors of devices and out-of-memory errors, which are not the fault of a file.
@@ -89,15 +88,15 @@ class Captioner:
         return str(self.model.config.model_type)
 
     @property
-    def family(self) -> Family:
-        """Facts about the architecture that transformers does not provide."""
-        return FAMILIES.get(self.architecture, Family())
+    def facts(self) -> Facts:
+        """What transformers does not provide about the architecture."""
+        return FACTS.get(self.architecture, Facts())
 
     @property
     def layout(self) -> Layout:
         """Where prompts go."""
-        if self.family.layout:
-            return self.family.layout
+        if self.facts.layout:
+            return self.facts.layout
         config = self.model.config
         return "encoder" if config.is_encoder_decoder or config.get_text_config().is_encoder_decoder else "causal"
 
@@ -114,14 +113,14 @@ class Captioner:
     @property
     def vision(self) -> nn.Module | None:
         """The vision backbone; None if transformers does not know which module that is."""
-        model, path = self.model, self.family.vision
+        model, path = self.model, self.facts.vision
         found = model.get_submodule(path) if path else model.get_encoder(modality="image")
         return found if isinstance(found, nn.Module) and found is not model else None
 
     @property
     def language(self) -> nn.Module:
         """The text part; the whole model if transformers does not separate it."""
-        path = self.family.language
+        path = self.facts.language
         found = self.model.get_submodule(path) if path else self.model.get_decoder()
         assert isinstance(found, nn.Module)
         return found
@@ -165,10 +164,8 @@ def load_captioner(
             named = re.search(pattern, str(cause), re.IGNORECASE)
             if attention is None or not isinstance(cause, ImportError | ValueError) or not named:
                 raise
-            what = f"'{attention}' cannot be used ({first_line(cause)})"
-            raise JudgeError(
-                what, where="--training attn_implementation", mend="leave it out, or choose eager"
-            ) from cause
+            what, where = f"'{attention}' cannot be used ({first_line(cause)})", "--training attn_implementation"
+            raise JudgeError(what, where=where, mend="leave it out, or choose eager") from cause
         return _wrapped(reference, model, *load_processors(name, where))
 
 
@@ -182,7 +179,7 @@ def wrap_captioner(model: Any, processor: Any) -> Captioner:
     if tokenizer is None or images is None:
         mend = "give the processor of text and images, as AutoProcessor loads it"
         raise JudgeError("has no tokenizer or no image processor", where="processor", mend=mend)
-    own = copy.deepcopy(processor)
+    own = deepcopy(processor)
     return _wrapped("in memory", model, own.tokenizer, own.image_processor, own)
 
 
@@ -286,24 +283,22 @@ def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:
     """
     if tuning == "full":
         return ()
-    part = captioner.model if tuning == "zero-shot" else captioner.vision
-    frozen = captioner.model if tuning == "lora" else part
+    frozen = captioner.vision if tuning == "frozen" else captioner.model
     if frozen is None:
         what = f"the vision part of a '{captioner.architecture}' model is unknown"
         raise JudgeError(what, where=place(captioner.reference), mend="choose --tuning full, lora or zero-shot")
     frozen.requires_grad_(requires_grad=False)
-    return (part,) if part else ()
+    evaluating = captioner.model if tuning == "zero-shot" else captioner.vision
+    return (evaluating,) if evaluating else ()
 
 
 def copy_trained(captioner: Captioner, tuning: Tuning) -> Captioner:
     """The captioner with a copy of the weights that :func:`tune` leaves trainable; the others are shared."""
     if tuning == "zero-shot":
         return captioner
-    shared: list[nn.Parameter] = []
-    if tuning != "full":
-        part = captioner.vision if tuning == "frozen" else captioner.model
-        shared = list(part.parameters()) if part else []
-    return replace(captioner, model=deepcopy(captioner.model, {id(weight): weight for weight in shared}))
+    part = {"full": None, "frozen": captioner.vision}.get(tuning, captioner.model)
+    shared = {id(weight): weight for weight in part.parameters()} if part else {}
+    return replace(captioner, model=deepcopy(captioner.model, shared))
 
 
 def checkpoint_layers(captioner: Captioner) -> None:
@@ -347,10 +342,7 @@ def add_lora(captioner: Captioner) -> Any:
     model, words = captioner.model, _vocabulary_sizes(captioner.model)
     vision = captioner.vision
     inside = {*captioner.language.modules()} - {*(vision.modules() if vision else ()), model.get_output_embeddings()}
-    layers = [
-        name
-        for name, module in model.named_modules()
-        if module in inside and isinstance(module, nn.Linear | Conv1D) and words.isdisjoint(module.weight.shape)
-    ]
+    linear = {name: of for name, of in model.named_modules() if of in inside and isinstance(of, nn.Linear | Conv1D)}
+    layers = [name for name, module in linear.items() if words.isdisjoint(module.weight.shape)]
     with quiet():
         return LoraModel(model, LoraConfig(r=16, lora_alpha=32, target_modules=layers), "default")

@@ -69,8 +69,8 @@ def lay_out(captioner: Captioner, images: Sequence[Image], texts: Sequence[str])
 
 def usual_prompt(captioner: Captioner) -> str:
     """The default prompt for a caption: its authors' words, or "" for models that need none."""
-    if captioner.family.prompt is not None:
-        return captioner.family.prompt
+    if captioner.facts.prompt is not None:
+        return captioner.facts.prompt
     return DESCRIBE if getattr(captioner.processor, "image_token", None) else ""
 
 
@@ -114,7 +114,7 @@ def _among_tokens(captioner: Captioner, images: Sequence[Image], texts: Sequence
 def _process(captioner: Captioner, images: Sequence[Image], texts: Sequence[str]) -> Prompts:
     """The processor's tensors; for a causal model the text is separate, row by row without padding."""
     processor, bos = captioner.processor, captioner.tokenizer.bos_token
-    plain_text = captioner.family.inserts or not getattr(processor, "image_token", None)
+    plain_text = captioner.facts.inserts or not getattr(processor, "image_token", None)
     with_images = list(texts) if plain_text else [_with_image_token(processor, text) for text in texts]
     made = processor(
         images=list(images) if plain_text else [[image] for image in images],

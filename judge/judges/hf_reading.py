@@ -24,11 +24,12 @@ from accelerate.utils import recursively_apply
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import HUGGING_FACE, READING, Batch, Blueprint, Materials, hf_models, hf_prompts
+from judge.judges import Batch, Blueprint, Materials, hf_models, hf_prompts
 from judge.judges.encoders import OutputLayer
 from judge.judges.hf_models import Captioner, place
 from judge.judges.huggingface import Prompted, fingerprint, load
 from judge.judges.linear import Reading, train_together
+from judge.judges.names import HUGGING_FACE, READING
 from judge.types import Sample
 from judge.utils.identity import content_of, digest_of
 

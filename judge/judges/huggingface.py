@@ -22,9 +22,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
-from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe, hf_models, hf_prompts
+from judge.judges import PROMPTED, Batch, Blueprint, Materials, Recipe, hf_models, hf_prompts
 from judge.judges.hf_models import Captioner, place
 from judge.judges.hf_prompts import Row, Tokens
+from judge.judges.names import HUGGING_FACE
 from judge.judges.prompts import Prompt, make_prompt
 from judge.types import Sample, Target, Words
 from judge.utils.hub import loading, locate, quiet
@@ -49,7 +50,7 @@ class Prompted(nn.Module):
         super().__init__()
         self.has_answered = False
         self.captioner, self.images, self.model = captioner, materials.images, captioner.model
-        if captioner.family.mixes:
+        if captioner.facts.mixes:
             what = f"a '{captioner.architecture}' model cannot judge yet: in transformers, images of a batch mix"
             raise JudgeError(what, where=place(captioner.reference), mend="choose another captioner")
         self.prompt = self.prompt_of(materials)
@@ -89,10 +90,8 @@ class Prompted(nn.Module):
 
         ``images``: RGB images that replace those of the samples; empty: the samples' own are used.
         """
-        texts, images = (
-            [self._text(sample.words) for sample in samples],
-            images or [self.see(of.image) for of in samples],
-        )
+        texts = [self._text(sample.words) for sample in samples]
+        images = images or [self.see(sample.image) for sample in samples]
         try:
             prompts = hf_prompts.lay_out(self.captioner, images, texts)
         except Exception:

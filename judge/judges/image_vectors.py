@@ -59,10 +59,8 @@ class ImageVectors:
         scaler = StandardScaler().fit(rows)
         size = min(WIDTH, len(rows) // IMAGES_EACH, rows.shape[1])
         components = PCA(size, svd_solver="covariance_eigh").fit(scaler.transform(rows))
-        offset, axes = (
-            scaler.mean_ + scaler.scale_ * components.mean_,
-            components.components_.T / scaler.scale_[:, None],
-        )
+        offset = scaler.mean_ + scaler.scale_ * components.mean_
+        axes = components.components_.T / scaler.scale_[:, None]
         rows = (rows - offset) @ axes
         length = np.sqrt((rows**2).sum(axis=1).mean()) if rows.size else 1.0
         content = digest_of(key, *(part for name in own for part in (name, features[name].tobytes())))

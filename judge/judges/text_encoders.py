@@ -10,13 +10,20 @@ frozen; its features are averaged over positions. The paper does not state how V
 trained like ``bert-ft``; ``vl-lic-lstm`` has LIC's LSTM in place of BERT, and is trained like that. Both keep the epoch
 with the least validation loss.
 
+``sentence:NAME`` is a frozen sentence encoder, by name or folder, and an MLP on its vector of a caption. Sources: DBAC,
+section 5.3 (all-MiniLM-L6-v2, all-mpnet-base-v2, all-distilroberta-v1 and DistilBERT, each with a 3-layer MLP); DPAC
+for 5 layers. Width, dropout and training of the MLP are **ours**: neither paper publishes them. A checkpoint of
+sentence-transformers pools and normalises as its files say; the tokens of a checkpoint of transformers are averaged.
+
 Code that comes with a checkpoint never runs (``trust_remote_code`` is False), and weights are safetensors.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,15 +32,23 @@ from torch import Tensor, nn
 from judge.errors import JudgeError, require
 from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Modality, Recipe
 from judge.judges.backbones import RESNET50, make_backbone
-from judge.judges.encoders import OutputLayer, build_vocabulary, make_lstm
+from judge.judges.encoders import SOURCES, OutputLayer, build_vocabulary, make_lstm, make_mlp
 from judge.judges.hf_models import limit_of
 from judge.judges.hf_prompts import spell_words
+from judge.judges.names import HEADS, SENTENCE, split_head
 from judge.types import Sample, Target, Words
-from judge.utils.hub import knows_words, load_model, loading, locate, quiet, read_config
+from judge.utils.files import from_home
+from judge.utils.hub import explaining, knows_words, load_model, loading, locate, quiet, read_config
 from judge.utils.identity import content_of
+from judge.utils.reading import read_text
 
 READER = "bert-base-uncased"
 _INSTEAD = "name the folder of one with --reader, or use --judge lstm or vl-lic-lstm"
+_OTHER_SENTENCES = "name the folder of one, or use --judge linear"
+_HUB = "sentence-transformers"
+SHORT_NAMES = {name: f"{_HUB}/{name}" for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2", "all-distilroberta-v1")} | {
+    "distilbert-base-uncased": "distilbert/distilbert-base-uncased"
+}
 
 
 @dataclass(frozen=True)
@@ -211,15 +226,86 @@ def _backbone(materials: Materials) -> Backbone:
 
 
 def _named(reference: str | None) -> str:
-    """How the user named an encoder."""
     return f"--reader {reference}" if reference else f"text encoder '{READER}'"
 
 
 def _fingerprint(materials: Materials) -> dict[str, str]:
-    """What the judges start from: the library's version and the encoder's files."""
     require("vision", "transformers")
     content = content_of(materials.reader or READER, where=_named(materials.reader))
     return {"the version of transformers": version("transformers"), "reader": content}
+
+
+def _on_vectors(head: int, target: Target, samples: Sequence[Sample], materials: Materials) -> PretrainedClassifier:
+    return PretrainedClassifier(partial(make_mlp, classes=len(target.classes), layers=head), materials.features)
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceEncoderLoader:
+    """Loads a frozen sentence encoder; equal loaders share its vectors."""
+
+    reference: str
+
+    def __call__(self, materials: Materials) -> FrozenEncoder:  # noqa: D102, ARG002 - required by Blueprint.reader
+        require("vision", "sentence_transformers")
+        from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
+        reference, where = self.reference, f"--judge {SENTENCE}{self.reference}"
+        if not from_home(reference).is_dir():
+            name, at, revision = reference.partition("@")
+            reference = f"{SHORT_NAMES.get(name, name)}{at}{revision}"
+        folder = Path(locate(reference, where, mend=_OTHER_SENTENCES))
+        modules = _read_modules(folder, where)
+        own = "" if modules is None else modules["Transformer"]
+        encoder = load_encoder(str(folder / own), where=where, mend=_OTHER_SENTENCES)
+        if modules is None:
+            # The hub's cache may hold weights without modules.json; averaging could then be another encoder.
+            if reference.startswith(f"{_HUB}/"):
+                what = "its modules.json is missing, which says how it pools"
+                raise JudgeError(what, where=where, mend=_OTHER_SENTENCES)
+            return FrozenEncoder(encoder, Pooling(encoder.width, "mean"))
+        settings = _read_json(folder / own / "sentence_bert_config.json", where)
+        limit = settings.get("max_seq_length") if isinstance(settings, dict) else None
+        if isinstance(limit, int):
+            encoder.tokenizer.model_max_length = min(encoder.tokenizer.model_max_length, max(limit, 8))
+        with quiet(), loading("its pooling cannot be loaded", where, _OTHER_SENTENCES):
+            pooling = Pooling.load(str(folder), subfolder=modules["Pooling"])
+        return FrozenEncoder(encoder, nn.Sequential(pooling, *([Normalize()] if "Normalize" in modules else [])))
+
+
+def _read_modules(folder: Path, where: str) -> dict[str, str] | None:
+    """Class -> folder of each module of sentence-transformers; None for a checkpoint of transformers."""
+    listed = _read_json(folder / "modules.json", where)
+    if listed is None:
+        return None
+    with explaining("its modules.json is damaged", where, _OTHER_SENTENCES):
+        folders = {one["type"].rpartition(".")[2]: str(one["path"]) for one in listed}
+    if unknown := folders.keys() - {"Transformer", "Pooling", "Normalize"}:
+        raise JudgeError(f"its module '{min(unknown)}' is not supported", where=where, mend=_OTHER_SENTENCES)
+    if not {"Transformer", "Pooling"} <= folders.keys():
+        raise JudgeError("its modules.json lists no transformer, or no pooling", where=where, mend=_OTHER_SENTENCES)
+    return folders
+
+
+def _read_json(path: Path, where: str) -> Any:
+    """The content of a JSON file of a checkpoint; None where it has none."""
+    with explaining(f"its {path.name} cannot be read", where, _OTHER_SENTENCES):
+        return json.loads(read_text(path)) if path.exists() else None
+
+
+def make_blueprint(name: str) -> Blueprint:
+    """The judge of an encoder, a name on the hub or a folder, and "+mlp5" or "+mlp3", which is the default."""
+    reference, head = split_head(name)
+    if not reference.strip():
+        mend = f"name one, or the folder of one: {', '.join(f'{SENTENCE}{name}' for name in SHORT_NAMES)}"
+        raise JudgeError("no sentence encoder is named", where=f"--judge {SENTENCE}", mend=mend)
+    layers = head or HEADS[0]
+    return Blueprint(
+        f"{SENTENCE}{reference}{f'+mlp{head}' if head else ''}",
+        f"{SOURCES[layers]}; the MLP's sizes and training are this project's",
+        network=partial(_on_vectors, layers),
+        recipe=Recipe(epochs=8, learning_rate=1e-3, batch_size=64),
+        reader=SentenceEncoderLoader(reference),
+    )
 
 
 _LIC = "hirota2022quantifying, supplement A.1"
@@ -227,40 +313,34 @@ _VL_LIC = f"abdelrahman2024imagecaptioner2, section 5.7; {_LIC}"
 _BOTH: frozenset[Modality] = frozenset({"caption", "image"})
 
 # No micro-batches, and no sharing of batches: batch normalisation depends on all samples of a forward pass.
-BLUEPRINTS = {
-    "bert-ft": Blueprint(
-        "bert-ft",
-        f"{_LIC}; devlin2019bert",
-        network=_network,
-        recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64),
-        fingerprint=_fingerprint,
-        reads=frozenset({"reader"}),
-    ),
-    "bert-pre": Blueprint(
+_TUNED, _FROZEN = Recipe(epochs=5, learning_rate=1e-5), Recipe(epochs=20, learning_rate=5e-5)
+_READS: dict[str, Any] = {"fingerprint": _fingerprint, "reads": frozenset({"reader"})}
+_MADE = (
+    Blueprint("bert-ft", f"{_LIC}; devlin2019bert", network=_network, recipe=_TUNED, **_READS),
+    Blueprint(
         "bert-pre",
         f"{_LIC}; devlin2019bert",
         network=partial(_network, tuned=False),
-        recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
+        recipe=_FROZEN,
         reader=lambda materials: FrozenEncoder(load_encoder(materials.reader)),
-        fingerprint=_fingerprint,
-        reads=frozenset({"reader"}),
+        **_READS,
     ),
-    "vl-lic": Blueprint(
+    Blueprint(
         "vl-lic",
         f"{_VL_LIC}; devlin2019bert",
         network=_network,
-        recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64, keep="best"),
+        recipe=replace(_TUNED, keep="best"),
         modalities=_BOTH,
         backbone=_backbone,
-        fingerprint=_fingerprint,
-        reads=frozenset({"reader"}),
+        **_READS,
     ),
-    "vl-lic-lstm": Blueprint(
+    Blueprint(
         "vl-lic-lstm",
         _VL_LIC,
         network=_with_lstm,
-        recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64, keep="best"),
+        recipe=replace(_FROZEN, keep="best"),
         modalities=_BOTH,
         backbone=partial(make_backbone, default=RESNET50),
     ),
-}
+)
+BLUEPRINTS = {blueprint.name: blueprint for blueprint in _MADE}

@@ -15,6 +15,7 @@ from judge.measure.conditional import Measured, gain_words, measure_conditional,
 from judge.measure.description import describe
 from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
+from judge.measure.places import image_places
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import check_refits, refit, warn_of_many
 from judge.measure.table import Answers, answer_rows, in_order, score_table, with_parts
@@ -109,7 +110,9 @@ def measure(
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
         workers = 1 if launched() else setup.workers or usable_cores()
         words = caption_words(work.jobs, notes, plan, read, workers=workers) if read else pd.DataFrame()
-        return with_words(chosen, pd.concat([words, gain_words(conditional, chosen)], ignore_index=True))
+        chosen = with_words(chosen, pd.concat([words, gain_words(conditional, chosen)], ignore_index=True))
+        places = image_places(work.jobs, notes, plan, setup, chosen)
+        return chosen.merge(places, how="left").fillna({"places": ""}) if len(places) else chosen.assign(places="")
 
     if plan.examples:
         progress("examples", 0, 0)

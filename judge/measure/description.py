@@ -16,7 +16,7 @@ from typing import Any
 from judge.corpus.attributes import ProductLabels, parts_of
 from judge.evidence import Joined, Preparation, Sides
 from judge.evidence.counts import CountRows
-from judge.judges import HUGGING_FACE, SELF, find_judge
+from judge.judges.names import HUGGING_FACE, SELF, find_judge
 from judge.measure.jobs import Job, Work, compares, most_images
 from judge.measure.plan import Plan
 from judge.metrics import Metric
@@ -25,8 +25,7 @@ from judge.statistics.summary import Settings
 from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon
 from judge.text.tokens import SEGMENTED
-from judge.training.identity import settings_of
-from judge.training.member import TrainingSetup
+from judge.training.member import TrainingSetup, settings_of
 from judge.types import SIDES, Labels
 from judge.utils.identity import key_of
 

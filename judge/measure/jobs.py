@@ -15,8 +15,8 @@ from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.conditional import Conditional, conditional_evidence
 from judge.evidence.counts import CaptionCounter, CountRows, task_rows
 from judge.evidence.joined import Joined
-from judge.judges import DEFAULT_JUDGE, EMBEDDED, SEEING, find_judge, name_self, with_head
 from judge.judges.image_vectors import ImageVectors
+from judge.judges.names import DEFAULT_JUDGE, EMBEDDED, SEEING, find_judge, name_self, with_head
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.statistics.comparisons import Key

@@ -10,7 +10,7 @@ import pandas as pd
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, Evidence, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import DEFAULT_JUDGE, find_judge
+from judge.judges.names import DEFAULT_JUDGE, find_judge
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
 from judge.quality import ImageScores, Quality

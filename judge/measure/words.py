@@ -22,8 +22,8 @@ from judge.measure.plan import Plan
 from judge.measure.refits import chosen_settings, seeds_that_count
 from judge.metrics import Metric
 from judge.metrics.scores import VALIDATION_LOSS, centre
-from judge.training.fit_members import explain
 from judge.training.member import Member
+from judge.training.run_members import explain
 from judge.types import SIDES
 from judge.utils.parallel import parallel
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from judge.judges import HUGGING_FACE
+from judge.judges.names import HUGGING_FACE
 from judge.report.notes import hidden_things, summary_lines
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from judge.judges import BLANKED
+from judge.judges.names import BLANKED
 from judge.measure import Result
 from judge.metrics import Metric
 from judge.report import plots

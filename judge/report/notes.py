@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from judge.errors import some
-from judge.judges import PATCHES
+from judge.judges.names import PATCHES
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.quality import Quality

@@ -6,6 +6,7 @@ allows no request, and no script but the one that sorts the examples. Figures ar
 
 import base64
 import hashlib
+import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from judge.attribution.people import AGAINST, FOR
 from judge.errors import JudgeError, some
-from judge.judges import find_judge
+from judge.judges.names import find_judge
 from judge.measure import Result
 from judge.measure.examples import CARD, CHOSEN
 from judge.metrics import find_metric
@@ -30,6 +32,7 @@ from judge.report.table import grouped, how_many, span
 from judge.report.verdicts import difference_verdicts, verdict_notes, verdicts
 from judge.statistics.summary import name_row
 from judge.text.alignment import UNKNOWN, is_special
+from judge.types import FloatArray
 
 _POSITIVE = (
     "Positive amplification (of ratios: above 1): the attribute and what else is said go together more closely in the "
@@ -51,6 +54,14 @@ _SHADING = (
     "Shading: what a word adds to the log-odds of the true class (in conditional leakage: to its probability; orange, "
     "underlined), or takes away (blue, dotted)."
 )
+_PLACES = (
+    "On images: what a place adds to the log-odds of the true class (orange), or takes away (blue), whatever the "
+    "caption says."
+)
+_OPAQUE, _FINE = 0.8, 4
+"""Opacity of the strongest place of a map; pixels of a place along a side."""
+# Below a map the image is grey, so that its own colours are not taken for the map's.
+_GREY = "background-blend-mode:normal,luminosity,normal"
 _MOST_WORDS = 3
 """Words that a sentence on an example names."""
 _WHO = {"human": "a person wrote", "generated": "the captioner wrote"}
@@ -209,18 +220,25 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     table = result.examples
     if not len(table):
         return None
+    table = table.assign(places=table["places"].fillna("") if "places" in table else "")  # Earlier runs have none.
     images = [image for image in table["image_id"].unique() if image in pictures]
     known = {image: f"pic{number}" for number, image in enumerate(images)}
     largest = {metric: _strong(texts.unique()) for metric, texts in table.groupby("metric", observed=True)["words"]}
     # A rule for each image, so that one that several rows show is there once.
     rules = [
-        f".{name}{{background-image:url(data:image/jpeg;base64,{base64.b64encode(pictures[image]).decode()})}}"
+        f".{name}{{--image:{_url(pictures[image], 'jpeg')};background-image:var(--image)}}"
         for image, name in known.items()
     ]
-    cards = []
+    cards, maps = [], 0
     for _, rows in table.groupby(CARD, sort=False, observed=True):
         card = _card(rows.to_dict("records"), largest[rows["metric"].iloc[0]])
         card["picture"] = known.get(card["image_id"], "")
+        added = _read_places(rows["places"].iloc[0])
+        if card["picture"] and added.size:
+            maps += 1
+            card["picture"] += f" map{maps}"
+            drawn, white = (_url(layer, "png") for layer in _draw_places(added))
+            rules.append(f".map{maps}{{background-image:{drawn},var(--image),{white};{_GREY}}}")
         cards.append(card if names else card | {"image_id": ""})
     return {
         "cards": cards,
@@ -228,9 +246,34 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
         "rows": list(dict.fromkeys(card["title"] for card in cards)),
         "classes": sorted({card["class_"] for card in cards}),
         "tasks": sorted({task for card in cards for task in card["tasks"]}),
-        "note": " ".join(note for note, holds in [(_HIDDEN, known), (_SHADING, table["words"].any())] if holds),
+        "note": " ".join(
+            note for note, holds in [(_HIDDEN, known), (_SHADING, table["words"].any()), (_PLACES, maps)] if holds
+        ),
         "css": "".join(rules),
     }
+
+
+def _url(data: bytes, kind: str) -> str:
+    return f"url(data:image/{kind};base64,{base64.b64encode(data).decode()})"
+
+
+def _read_places(text: str) -> FloatArray:
+    """The map of an image (:mod:`judge.measure.places`), [g, k]; [0, 0] without one."""
+    rows, columns, *values = map(float, text.split() or ["0", "0"])
+    return np.reshape(np.array(values), (int(rows), int(columns)))
+
+
+def _draw_places(added: FloatArray) -> tuple[bytes, bytes]:
+    """A map as a transparent PNG, and a white one of the same size."""
+    from matplotlib import image
+
+    strength = np.clip(added / (np.quantile(np.abs(added), 0.98) or 1), -1, 1)
+    colours = np.where(strength[..., None] > 0, FOR, AGAINST) / 255
+    shown = np.concatenate([colours, _OPAQUE * np.abs(strength)[..., None]], axis=-1)
+    buffers = io.BytesIO(), io.BytesIO()
+    for buffer, layer in zip(buffers, (shown, np.ones_like(shown)), strict=True):
+        image.imsave(buffer, layer.repeat(_FINE, axis=0).repeat(_FINE, axis=1), format="png")
+    return buffers[0].getvalue(), buffers[1].getvalue()
 
 
 def _strong(texts: Iterable[str]) -> float:

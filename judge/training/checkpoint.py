@@ -40,34 +40,29 @@ class History:
         return len(self.validation) - (self.best or 0)
 
 
+@dataclass
 class Checkpoint:
     """State of one training: weights, moments of Adam, history, and the best weights so far.
 
     It holds no random state: every epoch draws from its own stream, seeded by seed and epoch, so that a resumed
     training equals the uninterrupted one bit for bit (on one device).
 
-    Args:
+    Attributes:
         write_to: the file; None in processes that must not write.
         read_from: the file to resume from; it may be absent.
-        seconds: least time between two writes.
+        seconds: least time between two writes, from ``written`` on.
         scaler: of the losses in fp16; None in other precisions.
         sharded: whether all processes gather the weights for the writing one, which decides whether a write is due.
     """
 
-    def __init__(
-        self,
-        write_to: Path | None,
-        *,
-        read_from: Path | None = None,
-        seconds: float = 0.0,
-        scaler: torch.amp.GradScaler | None = None,
-        sharded: bool = False,
-    ) -> None:
-        self.write_to, self.read_from, self.seconds = write_to, read_from, seconds
-        self.scaler, self.sharded = scaler, sharded
-        self.written = time.monotonic()
-        self.history = History()
-        self.best: Tensors = {}
+    write_to: Path | None
+    read_from: Path | None = None
+    seconds: float = 0.0
+    scaler: torch.amp.GradScaler | None = None
+    sharded: bool = False
+    written: float = field(default_factory=time.monotonic)
+    history: History = field(default_factory=History)
+    best: Tensors = field(default_factory=dict)
 
     def keep_best(self, module: torch.nn.Module, loss: float) -> None:
         """Remember the weights if their validation ``loss`` is less than all before."""

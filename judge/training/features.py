@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -18,14 +18,13 @@ from judge.evidence import Slot
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials, Modality
 from judge.judges.image_vectors import ImageVectors, name_seen
 from judge.judges.linear import make_encoder
-from judge.training.disk_cache import FeatureStore
 from judge.training.member import Member, Precomputed, one_by_one
 from judge.types import Progress, Sample
 from judge.utils.identity import digest_of
 from judge.utils.parallel import threads
 
 if TYPE_CHECKING:
-    from judge.training.feature_caches import FeatureCache
+    from judge.training.feature_caches import FeatureCache, FeatureStore
 
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
@@ -46,7 +45,7 @@ def precompute(
         # The samples of a refit need not be made to know their images.
         images |= samples.images if isinstance(samples, Slot) else {of.image for of in samples if of.image is not None}
     reading = [name for name in seeing if judges[name].reads_vectors]
-    known = _of_file(images, materials.image_features) if reading and materials.image_features else {}
+    known = _read(images, materials.image_features) if reading and materials.image_features else {}
     if known and reading == seeing:
         keys = {image: digest_of(vector.tobytes()) for image, vector in known.items()}
     else:
@@ -65,17 +64,21 @@ def precompute(
         assert judge.backbone is not None
         return ImageCache(judge.backbone(materials), materials.images, keys, folder)
 
-    stores, vectors = dict[Maker, FeatureStore](), dict[tuple[Maker, frozenset[Modality]], ImageVectors]()
-    features = dict[str, FeatureStore | ImageVectors]()
+    stores: dict[Maker, FeatureStore] = {}
+    vectors: dict[tuple[Maker, frozenset[Modality]], ImageVectors] = {}
+    features: dict[str, FeatureStore | ImageVectors] = {}
     for name, judge in judges.items():
         if not (make := judge.reader or judge.backbone):
             continue
         view = make, judge.blanked if judge.reader else frozenset[Modality]()
         from_file = known and judge.reads_vectors
         if make not in stores and not from_file:  # Any judge of a maker stands for all.
-            stores[make] = _compute(partial(open_cache, judge), progress)
+            # Imports torch, which a run with vectors of a file does without: it takes half a gigabyte.
+            from judge.training.feature_caches import compute_features
+
+            stores[make] = compute_features(partial(open_cache, judge), progress)
         if judge.joint and view not in vectors:
-            vectors[view] = _fit(known) if from_file else _pool(stores[make], captions.get(view, {}).values())
+            vectors[view] = _of_file(known) if from_file else _pool(stores[make], captions.get(view, {}).values())
         features[name] = vectors[view] if judge.joint else stores[make]
     return Precomputed(keys, features)
 
@@ -92,7 +95,7 @@ def covers(found: Precomputed, members: Sequence[Member]) -> bool:
 def see(images: Iterable[str], materials: Materials, folder: Path, progress: Progress | None = None) -> ImageVectors:
     """The vectors of ``images``, of the encoder that linear judges have; errors as of :func:`precompute`."""
     if materials.image_features:
-        return _fit(_of_file(images, materials.image_features))
+        return _of_file(_read(images, materials.image_features))
     return _pool(_encode(images, materials, folder, "conditional leakage", progress))
 
 
@@ -108,12 +111,12 @@ def _encode(
     images: Iterable[str], materials: Materials, folder: Path, whose: str, progress: Progress | None
 ) -> FeatureStore:
     """The features of images by the encoder of linear judges."""
-    from judge.training.feature_caches import ImageCache
+    from judge.training.feature_caches import ImageCache, compute_features
 
     keys = _keys(images, materials, whose)
     assert materials.images is not None
     make = partial(ImageCache, images=materials.images, keys=keys, folder=folder)
-    return _compute(lambda: make(make_encoder(materials)), progress)
+    return compute_features(lambda: make(make_encoder(materials)), progress)
 
 
 def _keys(images: Iterable[str], materials: Materials, whose: str) -> dict[str, str]:
@@ -123,33 +126,30 @@ def _keys(images: Iterable[str], materials: Materials, whose: str) -> dict[str, 
     return {image: materials.images.key(image) for image in sorted(images)}
 
 
-def _of_file(images: Iterable[str], file: Path) -> dict[str, npt.NDArray[np.float32]]:
+def _read(images: Iterable[str], file: Path) -> dict[str, npt.NDArray[np.float32]]:
     """Image id -> its vector in a file."""
     return choose_features(read_image_features(file), images, str(file))
 
 
-def _fit(known: Mapping[str, npt.NDArray[np.float32]]) -> ImageVectors:
-    """On one thread: the same digits in every process."""
-    with threads(1):
+def _of_file(known: Mapping[str, npt.NDArray[np.float32]]) -> ImageVectors:
+    with threads(1):  # The same digits in every process.
         return ImageVectors.of(known)
 
 
-def _pool(store: FeatureStore, samples: Collection[Sample] = ()) -> ImageVectors:
+def _pool(store: FeatureStore, samples: Iterable[Sample] = ()) -> ImageVectors:
     """The vectors of a store, or of some captioned images in it: means over positions.
 
     Of captioned images they are fitted to human captions: other captioners change no vector of a captioner's captions.
-    On one thread: the same digits in every process.
     """
     sides = {name_seen(sample): sample.side for sample in samples}
     rows = _means(store, sides or store.places)
     human = [name for name, side in sides.items() if side == "human"]
     with threads(1):
-        found = ImageVectors.of(rows, human, key=store.key, captioned=bool(samples))
+        found = ImageVectors.of(rows, human, key=store.key, captioned=bool(sides))
     return replace(found, features=replace(store, places={}))
 
 
 def _means(store: FeatureStore, names: Iterable[str]) -> dict[str, npt.NDArray[np.float32]]:
-    """Means over positions, [D] each."""
     return {name: store.row(store.places[name]).astype(np.float32).mean(axis=0) for name in names}
 
 
@@ -169,10 +169,3 @@ def _captions(members: Sequence[Member]) -> dict[tuple[Maker, frozenset[Modality
                 if sample.side == "human" or name_seen(sample) not in own:
                     own[name_seen(sample)] = sample
     return found
-
-
-def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:
-    # Imports torch, which a run with vectors of a file does without: it takes half a gigabyte.
-    from judge.training.feature_caches import compute_features
-
-    return compute_features(make, progress)

@@ -19,18 +19,8 @@ import numpy as np
 from judge.corpus.splits import Split
 from judge.errors import FAULTS, JudgeError
 from judge.evidence import Preparation, Slot
-from judge.judges import (
-    EMBEDDED,
-    PREFIXES,
-    Blueprint,
-    Judge,
-    Materials,
-    Recipe,
-    SelfTrained,
-    Sharing,
-    find_judge,
-    split_reference,
-)
+from judge.judges import Blueprint, Judge, Materials, Recipe, SelfTrained, Sharing
+from judge.judges.names import EMBEDDED, PREFIXES, find_judge, split_reference
 from judge.judges.prompts import Prompt
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import Judged
@@ -305,7 +295,6 @@ def open_judge(
     """A trained judge, ready for ``samples``, and notes for the user; ``accelerator``: None for a new one."""
     if saved.recipe is None and not (saved.sees and saved.blueprint.reads_vectors):
         return open_self_trained(saved), []
-    from judge.training.disk_cache import FeatureStore
     from judge.training.features import precompute, see_others
 
     if saved.recipe is None:  # It reads vectors of images.
@@ -319,6 +308,8 @@ def open_judge(
     trained, notes = saved.features, list[str]()
     if saved.blueprint.backbone and not saved.blueprint.reader and not saved.sees:
         # It sees nothing, and needs no more than the shape.
+        from judge.training.feature_caches import FeatureStore
+
         found: FeatureStore | None = FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"])
     else:
         member = Member(saved.blueprint, saved.target, samples, Split((), (), {}), 0)

@@ -111,10 +111,8 @@ def undisturbed() -> Iterator[None]:
 
     cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     known, tf32 = dict(AcceleratorState._shared_state), (cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark)
-    deterministic, warns = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
     fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]  # a property
     with torch.random.fork_rng():
         try:

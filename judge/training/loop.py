@@ -1,47 +1,74 @@
 """The training loop: fit and predict for any :class:`~judge.judges.Network`, on Hugging Face Accelerate.
 
-``NetworkJudge._train`` is the whole training, from top to bottom. It knows nothing of text or images: a network
-collates samples and returns logits, the target picks the loss, and Accelerate places tensors, sets the precision and,
-if several processes train one judge, averages gradients. The result depends on samples, recipe and seed alone: initial
-weights, order and dropout come from that seed, so it does not matter what is trained before it, beside it, or where.
+:meth:`NetworkJudge._train` is the whole training, from top to bottom; the functions below it are its steps. It knows
+nothing of text or images: a network collates samples and returns logits, the target picks the loss, and Accelerate
+places tensors, sets the precision and, if several processes train one judge, averages gradients. The result depends on
+samples, recipe and seed alone: initial weights, order and dropout come from that seed, so it does not matter what is
+trained before it, beside it, or where.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Self, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs
+from accelerate.utils import DistributedDataParallelKwargs, send_to_device
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader
 
 from judge.errors import JudgeError
 from judge.judges import NOTHING, PROMPTED, Batch, Blueprint, Materials, Network, Recipe, Sharing
-from judge.training.batches import (
-    MicroBatch,
-    Truth,
-    cut_up,
-    load_batches,
-    make_optimiser,
-    make_schedule,
-    report_lack_of_memory,
-    run_fitting,
-    to_probabilities,
-    weighted_loss,
-)
 from judge.training.checkpoint import Checkpoint, History, load_weights, read_history
 from judge.training.launch import gather, is_sharded, shard, uses_fsdp
-from judge.training.member import derive_seed
-from judge.types import Predictions, Sample, Target
+from judge.training.member import DIVERGED, derive_seed
+from judge.types import FloatArray, Predictions, Sample, Target
 
+T = TypeVar("T")
+# Log odds are clipped here, like those of ``linear``: beyond 37 a float64 probability is 1, and the loss of the
+# other class is infinite.
+MOST_LOG_ODDS = 36.0
+# A log probability below that of the least normal float64 would become 0.
+_LEAST_LOG = math.log(np.finfo(np.float64).tiny)
 EVALUATION_BATCH = 256
 _USUAL = 8  # Samples of a micro-batch "usual".
 _SMALLER = "take a smaller judge, --tuning lora or frozen, or --training precision=bf16"
+
+
+class Truth(NamedTuple):
+    """True answers of samples, and their weights, [B] float64 (float32 on a device).
+
+    Answers are the class of an attribute, [B] int64; for tasks [B, A] float32, 1 where an image shows one.
+    """
+
+    answers: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample], target: Target) -> Self:
+        """The answers and weights of ``samples``, on the CPU."""
+        if target.kind == "attribute":
+            answers = torch.tensor([sample.answers[0] for sample in samples])
+        else:
+            answers = torch.zeros(len(samples), len(target.classes))
+            for row, sample in zip(answers, samples, strict=True):
+                row[list(sample.answers)] = 1.0
+        return cls(answers, torch.tensor([sample.weight for sample in samples], dtype=torch.float64))
+
+
+class MicroBatch(NamedTuple):
+    """Places of the samples of one forward pass. One that does not count has weight 0: the others wait for it."""
+
+    places: Sequence[int]
+    counts: bool = True
 
 
 @dataclass
@@ -101,7 +128,7 @@ class NetworkJudge:
 
     Attributes:
         micro_batch: samples of a forward pass; None for whole batches.
-        whole: whether outputs are log probabilities among all words, see :mod:`judge.training.batches`.
+        among_words: whether outputs are log probabilities among all words, see :func:`to_probabilities`.
     """
 
     network: Network
@@ -111,7 +138,7 @@ class NetworkJudge:
     ) -> None:
         self.blueprint, self.target, self.recipe, self.trainer = blueprint, target, recipe, trainer
         self.materials = materials
-        self.whole = materials.answering == "vocabulary" and blueprint.reads >= PROMPTED
+        self.among_words = materials.answering == "vocabulary" and blueprint.reads >= PROMPTED
         self.where = f"training judge '{blueprint.name}'"
         self.history = History()
         self.micro_batch: int | None = None
@@ -157,8 +184,7 @@ class NetworkJudge:
         """Every epoch, batch and micro-batch of the training; the weights of the chosen epoch are left."""
         module, recipe, trainer, accelerator = self.module, self.recipe, self.trainer, self.trainer.accelerator
         model, optimiser = self._place()
-        wrapped = accelerator.prepare_optimizer(optimiser)
-        state = self._open_checkpoint()
+        wrapped, state = accelerator.prepare_optimizer(optimiser), self._open_checkpoint()
         first = state.load(module, optimiser, seed=seed)
         steps = len(cut_up(range(len(samples)), recipe.batch_size))
         schedule = make_schedule(optimiser, recipe, total=recipe.epochs * steps, done=first * steps)
@@ -174,11 +200,8 @@ class NetworkJudge:
             cut = [trainer.cut(batch, self.micro_batch) for batch in batches]
             loaded = self._load(samples, list(chain.from_iterable(cut)))
             # Summed on the device (MPS has no float64), and read once an epoch: reading waits for the device.
-            total = torch.zeros(
-                (),
-                dtype=torch.float32 if accelerator.device.type == "mps" else torch.float64,
-                device=accelerator.device,
-            )
+            kind = torch.float32 if accelerator.device.type == "mps" else torch.float64
+            total = torch.zeros((), dtype=kind, device=accelerator.device)
             module.train()
 
             for batch, micro_batches in zip(batches, cut, strict=True):
@@ -191,9 +214,9 @@ class NetworkJudge:
                     with nullcontext() if sums else accelerator.no_sync(model):
                         with accelerator.autocast():
                             logits = model(inputs)
-                        loss = weighted_loss(logits.float(), truth, whole=self.whole) * scale
+                        loss = self._loss(logits.float(), truth) * scale
                         accelerator.backward(loss)
-                    total = total + loss.detach().to(total.dtype) * len(batch)
+                    total = total + loss.detach().to(kind) * len(batch)
                 if recipe.clip is not None:
                     accelerator.clip_grad_norm_(optimiser.param_groups[0]["params"], recipe.clip)
                 wrapped.step()
@@ -204,11 +227,10 @@ class NetworkJudge:
 
             mean = float(accelerator.reduce(total, reduction="mean") if trainer.parallel else total) / len(samples)
             if not np.isfinite(mean):
-                mend = "lower --training learning_rate=X, or use --training precision=no"
-                raise JudgeError(f"loss is {mean} in epoch {epoch + 1}", where=self.where, mend=mend)
+                raise JudgeError(f"loss is {mean} in epoch {epoch + 1}", where=self.where, mend=DIVERGED)
             state.history.training.append(mean)
             if recipe.keep == "best":
-                held_out = weighted_loss(self._logits(validation), Truth.of(validation, self.target), whole=self.whole)
+                held_out = self._loss(self._logits(validation), Truth.of(validation, self.target))
                 state.keep_best(module, float(held_out) / sum(sample.weight for sample in validation))
             state.save(module, optimiser, seed=seed)
             if trainer.on_epoch:
@@ -241,8 +263,8 @@ class NetworkJudge:
         trainer = self.trainer
         path = trainer.checkpoint
         if trainer.parallel and path is not None:
-            histories = gather(read_history(path))  # Machines may have disks of their own.
-            path = path if all(other == histories[0] for other in histories) else None
+            first, *others = gather(read_history(path))  # Machines may have disks of their own.
+            path = path if all(other == first for other in others) else None
         return Checkpoint(
             trainer.checkpoint if trainer.rank == 0 else None,
             read_from=path,
@@ -250,6 +272,9 @@ class NetworkJudge:
             scaler=trainer.accelerator.scaler,
             sharded=trainer.sharded,
         )
+
+    def _loss(self, logits: Tensor, truth: Truth) -> Tensor:
+        return weighted_loss(logits, truth, among_words=self.among_words)
 
     def _load(self, samples: Sequence[Sample], cut: Sequence[MicroBatch]) -> Iterator[tuple[Batch, Truth]]:
         device, workers = self.trainer.accelerator.device, self.trainer.workers
@@ -261,7 +286,7 @@ class NetworkJudge:
             self.module.to(self.trainer.accelerator.device)
         self.micro_batch = self.micro_batch or self.trainer.choose_micro_batch(self.recipe)
         with report_lack_of_memory("predicting", _SMALLER, alone=not self.trainer.parallel):
-            found = to_probabilities(self._logits(samples), self.target, whole=self.whole)
+            found = to_probabilities(self._logits(samples), self.target, among_words=self.among_words)
         best = self.history.best
         return Predictions(found, self.target, {} if best is None else {"epoch": best})
 
@@ -273,12 +298,10 @@ class NetworkJudge:
         if trainer.sharded:  # Shards are gathered pass by pass: all processes need as many.
             rows = self._pass(samples, self.micro_batch or EVALUATION_BATCH)
         else:
-            # Without gradients more samples fit into a GPU. On CPUs that would change the last digits, and save no
-            # time.
+            # Without gradients more samples fit into a GPU. On CPUs they save no time and change the last digits.
             on_cpu = trainer.accelerator.device.type == "cpu"
             size = (on_cpu and self.micro_batch) or EVALUATION_BATCH
-            work = partial(self._pass, samples)
-            rows = run_fitting(work, min(size, len(samples)), where="predicting", mend=_SMALLER)
+            rows = run_fitting(partial(self._pass, samples), min(size, len(samples)), where="predicting", mend=_SMALLER)
         if not trainer.parallel:
             return rows
         found = torch.empty(len(samples), rows.shape[-1], dtype=torch.float64)
@@ -298,3 +321,135 @@ class NetworkJudge:
         self.network = self.make(samples, seed)
         load_weights(path, self.module)
         return self
+
+
+def load_batches(
+    network: Network,
+    samples: Sequence[Sample],
+    target: Target,
+    micro_batches: Sequence[MicroBatch],
+    *,
+    device: torch.device,
+    workers: int = 0,
+) -> Iterator[tuple[Batch, Truth]]:
+    """Micro-batches of ``samples`` on a device, in order; ``workers``: processes that collate ahead, 0 for this one."""
+
+    def collate(micro_batch: Any) -> tuple[Batch, Truth] | JudgeError:
+        own = [samples[place] for place in micro_batch.places]
+        answers, weights = Truth.of(own, target)
+        try:
+            return network.collate(own), Truth(answers, weights.float() * micro_batch.counts)
+        except JudgeError as error:  # Raised in a worker, it would lose its parts.
+            return error
+
+    loader: DataLoader[Any] = DataLoader(
+        cast(Any, micro_batches),
+        batch_size=None,
+        collate_fn=collate,
+        num_workers=workers,
+        multiprocessing_context="fork" if workers else None,
+        pin_memory=device.type == "cuda",  # Such memory is copied while the GPU computes.
+        generator=torch.Generator(),  # Its own: dropout draws from the global one.
+    )
+    for found in loader:
+        if isinstance(found, JudgeError):
+            raise found
+        yield send_to_device(found, device, non_blocking=True)
+
+
+@contextmanager
+def report_lack_of_memory(where: str, mend: str, *, alone: bool) -> Iterator[None]:
+    """Report in one line that memory ran out, in this process or in a DataLoader worker that was killed.
+
+    Torch raises the error of a killed worker wherever the process is at that moment. Not ``alone``: others wait for
+    this process in the middle of a step, and torch's error ends it, so that the launcher ends the others.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if str(error).startswith("DataLoader worker"):
+            what = "a process that prepares batches was ended: memory, or shared memory, has run out"
+            mend = "take fewer, or 0; a container may need a larger --shm-size"
+            raise JudgeError(what, where="--training dataloader_workers", mend=mend) from error
+        if alone and should_reduce_batch_size(error):
+            raise JudgeError("memory has run out", where=where, mend=mend) from error
+        raise
+
+
+def cut_up(order: Sequence[int], size: int) -> list[Sequence[int]]:
+    """Cut the samples of an epoch into batches of ``size``; a last batch of one sample joins the batch before."""
+    starts = list(range(0, len(order), size))
+    if len(starts) > 1 and len(order) - starts[-1] == 1:
+        starts.pop()  # Batch normalisation cannot take a batch of one.
+    return [order[start:stop] for start, stop in zip(starts, [*starts[1:], len(order)], strict=True)]
+
+
+def run_fitting(work: Callable[[int], T], most: int, *, where: str, mend: str) -> T:
+    """Run ``work`` on as many samples at a time as memory holds: ``most``, or a half, a quarter and so on."""
+    size = most
+    while size:
+        try:
+            return work(size)
+        except RuntimeError as error:
+            if not should_reduce_batch_size(error):
+                raise
+        # Not before the first attempt: collecting takes as long as a prediction.
+        clear_device_cache(garbage_collection=True)
+        size //= 2
+    raise JudgeError("memory does not hold a single sample a forward pass", where=where, mend=mend)
+
+
+def weighted_loss(logits: Tensor, truth: Truth, *, among_words: bool = False) -> Tensor:
+    """The weighted sum of the losses of samples, from logits [B, A].
+
+    The loss of a sample is its cross-entropy, or its binary cross-entropy averaged over the tasks. ``among_words``: the
+    logits are log probabilities among all words.
+    """
+    if truth.answers.dim() == 1:
+        measure = nn.functional.nll_loss if among_words else nn.functional.cross_entropy
+        losses = measure(logits, truth.answers, reduction="none")
+    else:
+        shown = truth.answers.to(logits.dtype)
+        losses = nn.functional.binary_cross_entropy_with_logits(logits, shown, reduction="none").mean(dim=1)
+    return (truth.weights.to(logits.dtype) * losses).sum()
+
+
+def to_probabilities(logits: Tensor, target: Target, *, among_words: bool = False) -> FloatArray:
+    """Probabilities [N, A] of float64 logits [N, A], all in (0, 1), so that every loss is finite; NaN stays NaN.
+
+    Tasks: sigmoid of log odds clipped at +-36. An attribute: softmax of log odds against the most probable class,
+    clipped at -36, so that no probability is below exp(-36) / A; rows sum to 1.
+
+    ``among_words``: the logits are log probabilities of answers among all words. These are often far below -36 and must
+    stay distinct: they are clipped to [log(2.2e-308) = -708, -exp(-36)] alone.
+    """
+    if among_words:
+        found = logits.clamp(_LEAST_LOG, -math.exp(-MOST_LOG_ODDS)).exp()
+    elif target.kind == "attribute":
+        found = (logits - logits.amax(dim=-1, keepdim=True)).clamp(min=-MOST_LOG_ODDS).softmax(dim=-1)
+    else:
+        found = logits.clamp(-MOST_LOG_ODDS, MOST_LOG_ODDS).sigmoid()
+    return cast(FloatArray, found.numpy())
+
+
+def make_optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """Adam over the trainable weights."""
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    # Fused: one pass over each tensor. Six times faster than the default on CPU for an LSTM's few large ones.
+    return torch.optim.Adam(parameters, lr=recipe.learning_rate, fused=True)
+
+
+def make_schedule(optimiser: torch.optim.Optimizer, recipe: Recipe, *, total: int, done: int) -> LambdaLR | None:
+    """The linear rise (``warmup``) and fall (``decay``) of the learning rate after ``done`` steps; None for neither."""
+    if not (recipe.warmup or recipe.decay):
+        return None
+    rising = round(recipe.warmup * total)
+
+    def share(step: int) -> float:
+        if step < rising:
+            return (step + 1) / rising
+        return max(0.0, (total - step) / max(1, total - rising)) if recipe.decay else 1.0
+
+    for group in optimiser.param_groups:
+        group["lr"] = group["initial_lr"] = recipe.learning_rate
+    return LambdaLR(optimiser, share, last_epoch=done - 1)

@@ -2,7 +2,7 @@
 
 A folder or file is its bytes; a name on the hub is the commit that its cache holds. So other weights under an old name
 are another identity, and a file that is written again with the same bytes is the same one. What decides a judge's
-answers is listed by :mod:`judge.training.identity`.
+answers is listed by :mod:`judge.training.member`.
 """
 
 import hashlib

@@ -23,9 +23,8 @@ from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
-from judge.judges.backbones import TimmBackbone
+from judge.judges.backbones import TimmBackbone, load_vision_encoder
 from judge.judges.linear import LinearJudge, Reading
-from judge.judges.vision_encoders import load_vision_encoder
 from judge.masking.masked_images import MaskedImages
 from judge.training.judge_file import Saved, answer, open_judge, read_saved
 from judge.training.scorer import Judge

@@ -20,7 +20,8 @@ from judge.calibration.grammar import make_world
 from judge.calibration.scenes import write_images
 from judge.calibration.world import Parameters
 from judge.corpus.splits import Split
-from judge.judges import Materials, find_judge
+from judge.judges import Materials
+from judge.judges.names import find_judge
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.instances import BoolMask
 from judge.masking.masked_images import MaskedImages, find_hidden

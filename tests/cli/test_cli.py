@@ -25,7 +25,7 @@ from judge.commands.evaluate import RunConfig, evaluate
 from judge.commands.options import resolve
 from judge.commands.train import TrainConfig
 from judge.config import PANELS, Settings, flag_of, make_config, shown
-from judge.judges import EMBEDDED, FILES
+from judge.judges.names import EMBEDDED, FILES
 from judge.metrics import METRICS, spell_out
 from judge.utils.files import warn_damaged
 

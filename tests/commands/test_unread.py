@@ -12,7 +12,8 @@ from tiny_bert import save_bert
 from judge.commands.evaluate import RunConfig
 from judge.commands.unread import OF_SOME, readers, unread
 from judge.config import make_config
-from judge.judges import Materials, find_judge
+from judge.judges import Materials
+from judge.judges.names import find_judge
 from judge.judges.prompts import Prompt
 
 # How settings of a run are called among the materials of judges.

@@ -17,9 +17,10 @@ from helpers import fault_of
 from PIL import Image
 from safetensors.torch import save_file
 
-from judge.judges import PATCHES, Materials
+from judge.judges import Materials
 from judge.judges.backbones import TimmBackbone, make_backbone
 from judge.judges.image_vectors import ImageVectors
+from judge.judges.names import PATCHES
 from judge.masking.masked_images import MaskedImages
 
 SMALL, RANDOM = "test_resnet", Materials(backbone_weights="random", image_size=64)

@@ -15,7 +15,8 @@ import transformers as tf
 from helpers import fault_of, logits, make_glimpses, network_of
 from tiny_bert import IDS, SIZES
 
-from judge.judges import Materials, find_judge
+from judge.judges import Materials
+from judge.judges.names import find_judge
 from judge.judges.text_encoders import READER, BatchNorm, load_encoder
 from judge.training.feature_caches import CaptionCache
 from judge.types import FloatArray, Sample

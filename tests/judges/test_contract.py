@@ -14,7 +14,8 @@ import pytest
 import torch
 from helpers import GENDER, THREE, accuracy, judge_of, make_glimpses, make_samples
 
-from judge.judges import FILES, SENTENCE, Judge, Materials, find_judge
+from judge.judges import Judge, Materials
+from judge.judges.names import FILES, SENTENCE, find_judge
 from judge.types import Sample, Target
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -8,8 +8,8 @@ from helpers import fault_of, logits, network_of
 from scipy.special import expit
 from torch import nn
 
-from judge.judges import HEADED, find_judge, with_head
 from judge.judges.encoders import EncoderClassifier
+from judge.judges.names import HEADED, find_judge, with_head
 from judge.text.alignment import UNKNOWN
 from judge.types import FloatArray, Sample
 

@@ -32,10 +32,11 @@ from tokenizers import decoders as token_decoders
 
 from judge import evaluate
 from judge.corpus import Corpus
-from judge.judges import Materials, Recipe, Tuning, find_judge, hf_models
-from judge.judges.hf_models import Family, load_captioner
+from judge.judges import Materials, Recipe, Tuning, hf_models
+from judge.judges.hf_models import Facts, load_captioner
 from judge.judges.hf_prompts import spell_answers, spell_words
 from judge.judges.huggingface import AnswerJudge
+from judge.judges.names import find_judge
 from judge.judges.prompts import make_prompt
 from judge.judges.text_encoders import load_encoder
 from judge.training.launch import make_accelerator
@@ -122,7 +123,7 @@ PARTS = {
 
 def test_a_vision_part_that_nobody_names(checkpoint: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     """LoRA needs no name of it; to freeze it, one is needed."""
-    monkeypatch.setitem(hf_models.FAMILIES, "git", Family(language="git.encoder"))
+    monkeypatch.setitem(hf_models.FACTS, "git", Facts(language="git.encoder"))
     network = load(checkpoint("git"), "lora")
     assert network.captioner.vision is None
     trained = {name for name, weight in network.model.named_parameters() if weight.requires_grad}
@@ -157,7 +158,7 @@ def test_tuning(family: str, checkpoint: Checkpoints) -> None:
 
 @pytest.mark.parametrize(
     ("family", "tuning", "precision"),
-    [("llava", "full", "bf16"), ("llava", "lora", "no"), ("blip", "frozen", "no"), ("paligemma", "full", "no")],
+    [("llava", "full", "bf16"), ("llava", "lora", "no"), ("blip", "frozen", "no")],
 )
 def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint: Checkpoints) -> None:
     network = load(checkpoint(family), tuning)

@@ -16,8 +16,7 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from judge.judges import Materials, Recipe, Tuning, hf_models, huggingface
-from judge.training.batches import make_optimiser
-from judge.training.loop import NetworkJudge
+from judge.training.loop import NetworkJudge, make_optimiser
 
 SEEN = Materials(images=Pictures(), prompt=PROMPT)  # type: ignore[arg-type]
 RECIPE = Recipe(epochs=1, learning_rate=2e-3, batch_size=8, micro_batch=4)

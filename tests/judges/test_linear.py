@@ -52,18 +52,6 @@ def guess(features: csr_matrix, answers: Sequence[int], weights: Any, asked: csr
     return model.fit(features, answers, weights).predict_proba(asked)
 
 
-def test_tasks_nearly_equal_scikit_learn() -> None:
-    """Within what the tolerance allows."""
-    train, test = make_captions(500), make_captions(200, seed=1)
-    judge = LinearJudge(TASKS).fit(train, seed=0)
-    found = judge.predict(test).probabilities
-    features, asked = (judge._terms.table(Coded.of(sample.words for sample in samples)) for samples in (train, test))
-    weights = [sample.weight for sample in train]
-    for label in range(LABELS):
-        answers = [int(label in sample.answers) for sample in train]
-        assert np.abs(found[:, label] - guess(features, answers, weights, asked, judge.c["C"])[:, 1]).max() < 1e-3
-
-
 def test_constant_answers_have_the_share_of_half_an_image() -> None:
     """Odds of 1/2 to 300 + 1 for any caption: 0.5 / 301.5."""
     judge = LinearJudge(TASKS).fit(make_captions(300), seed=0)

@@ -14,11 +14,12 @@ from helpers import GENDER, judge_with, network_of
 from PIL import Image
 
 from judge.corpus.splits import Split
-from judge.judges import Assignment, Materials, Recipe, find_judge, hf_reading, name_self, split_reference, with_reading
+from judge.judges import Assignment, Materials, Recipe, hf_reading
 from judge.judges.encoders import OutputLayer
 from judge.judges.hf_models import load_captioner
 from judge.judges.hf_reading import StateReader, States
 from judge.judges.image_vectors import ImageVectors, name_seen
+from judge.judges.names import find_judge, name_self, split_reference, with_reading
 from judge.judges.prompts import make_prompt
 from judge.training.features import covers, precompute
 from judge.training.member import Member

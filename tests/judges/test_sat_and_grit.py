@@ -14,16 +14,17 @@ from helpers import GENDER, Glimpses, enlarge, logits, make_glimpses, make_sampl
 from scipy.special import expit, log_softmax, softmax
 
 from judge.corpus.splits import Split
-from judge.judges import Answering, Materials, find_judge
+from judge.judges import Answering, Materials
 from judge.judges.encoders import build_vocabulary
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer
+from judge.judges.names import find_judge
 from judge.judges.prompts import make_prompt
 from judge.judges.sat import Cloze, ShowAttendTell
 from judge.masking.images import encode
 from judge.masking.instances import MAX_BOXES
 from judge.masking.masked_images import MaskedImages
-from judge.training.batches import Truth, weighted_loss
 from judge.training.features import precompute
+from judge.training.loop import Truth, weighted_loss
 from judge.training.member import Member
 from judge.types import FloatArray, Sample
 
@@ -268,7 +269,7 @@ def test_an_answer_is_a_word_of_the_vocabulary_and_the_template_is_read(name: st
 def test_the_loss_of_an_answer_is_that_of_its_word_among_all_words() -> None:
     network = make_sat("vocabulary")
     truth = Truth.of(SAMPLES, GENDER)
-    own = weighted_loss(network(network.collate(SAMPLES)), truth, whole=True).item()
+    own = weighted_loss(network(network.collate(SAMPLES)), truth, among_words=True).item()
     rows = [network.vocabulary[GENDER.classes[sample.answers[0]]] for sample in SAMPLES]
     by_hand = [log_softmax(sat_by_hand(network, sample))[row] for sample, row in zip(SAMPLES, rows, strict=True)]
     assert own == pytest.approx(-sum(by_hand), rel=1e-5)

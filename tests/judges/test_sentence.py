@@ -16,8 +16,9 @@ import torch
 import transformers as tf
 from helpers import fault_of, fill_hub
 
-from judge.judges import NOTHING, find_judge, sentence
-from judge.judges.text_encoders import FrozenEncoder
+from judge.judges import NOTHING
+from judge.judges.names import find_judge
+from judge.judges.text_encoders import SHORT_NAMES, FrozenEncoder
 from judge.utils.hub import quiet
 
 CAPTIONS = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9]
@@ -148,7 +149,7 @@ def test_a_name_that_cannot_be_fetched(bert: Path, tmp_path: Path, monkeypatch: 
     assert "cannot be found (" in refused("distilbert-base-uncased")
     # The hub's cache may have weights without modules.json: refused for checkpoints of sentence-transformers.
     for name in ("all-MiniLM-L6-v2", "distilbert-base-uncased"):
-        fill_hub(tmp_path / "cache", sentence.SHORT_NAMES[name], bert)
+        fill_hub(tmp_path / "cache", SHORT_NAMES[name], bert)
     assert "its modules.json is missing" in refused("all-MiniLM-L6-v2")
     assert "'mean'" in str(load("distilbert-base-uncased").pooling)
     # A folder of that name is read.

@@ -19,7 +19,7 @@ from judge import Corpus
 from judge.corpus.splits import Split
 from judge.corpus.tasks import Tasks
 from judge.evidence import Aligning, EvidenceBuilder
-from judge.judges import find_judge
+from judge.judges.names import find_judge
 from judge.measure.jobs import Job
 from judge.measure.table import answer_rows, score_table
 from judge.metrics import METRICS, find_metric

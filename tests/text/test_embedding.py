@@ -13,7 +13,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from judge.commands.evaluate import RunConfig
 from judge.config import make_config
 from judge.errors import JudgeError
-from judge.judges import Materials, find_judge
+from judge.judges import Materials
+from judge.judges.names import find_judge
 from judge.text.coded import Coded
 from judge.text.embedding import WORDLLAMA, Embedding, load_embedding
 

@@ -19,9 +19,10 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from judge.judges import EMBEDDED, SENTENCE, Blueprint, Materials, Tuning, find_judge
+from judge.judges import Blueprint, Materials, Tuning
 from judge.judges.backbones import make_backbone
 from judge.judges.grit import GridsAndRegions
+from judge.judges.names import EMBEDDED, SENTENCE, find_judge
 from judge.judges.text_encoders import FrozenEncoder, load_encoder
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer

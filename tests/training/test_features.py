@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
-from judge.judges import Materials, find_judge
+from judge.judges import Materials
 from judge.judges.backbones import TimmBackbone, make_backbone
+from judge.judges.names import find_judge
 from judge.masking.images import encode
 from judge.masking.instances import from_mask
 from judge.masking.masked_images import MaskedImages
 from judge.masking.people import Hiding
-from judge.training.disk_cache import FeatureStore
-from judge.training.feature_caches import ImageCache
+from judge.training.feature_caches import FeatureStore, ImageCache
 from judge.training.features import precompute
 from judge.training.member import Member
 from judge.types import Sample
@@ -198,7 +198,7 @@ def test_faults(folder: Path, tmp_path: Path) -> None:
 
 
 class Large(Loud):
-    """Memory holds ``room`` images a pass, and no more."""
+    """Memory holds ``room`` images a pass, and no more; the features are the pixels at an edge."""
 
     key, room = "large", 16
 

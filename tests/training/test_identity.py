@@ -13,8 +13,10 @@ import pytest
 from helpers import EVEN, GENDER, fault_of, fill_hub, keep_predictions, make_samples, name_members, save_captioner
 
 from judge.corpus.splits import Split
-from judge.judges import Materials, Recipe, find_judge, sentence
+from judge.judges import Materials, Recipe
+from judge.judges.names import find_judge
 from judge.judges.prompts import make_prompt
+from judge.judges.text_encoders import SHORT_NAMES, SentenceEncoderLoader
 from judge.masking.masked_images import MaskedImages
 from judge.training.member import Member, Precomputed, TrainingSetup
 from judge.training.run_members import prepare_members, train_members
@@ -180,8 +182,8 @@ def test_every_name_may_have_a_revision(offline: Path, bert: Path, tmp_path: Pat
         assert reader
         assert reader(Materials(reader=name)).key.startswith(content_of(str(bert)))
         assert find_judge(f"sentence:{name}+mlp3").reader(Materials()).key.startswith(content_of(str(bert)))  # type: ignore[misc]
-    commit = fill_hub(offline, sentence.SHORT_NAMES["distilbert-base-uncased"], bert)
-    loader = sentence.SentenceEncoderLoader(f"distilbert-base-uncased@{commit}")
+    commit = fill_hub(offline, SHORT_NAMES["distilbert-base-uncased"], bert)
+    loader = SentenceEncoderLoader(f"distilbert-base-uncased@{commit}")
     assert loader(Materials()).key.startswith(content_of(str(bert)))
     assert "cannot be found" in fault_of(content_of, f"org/bert@{'9' * 40}")
 

@@ -18,7 +18,8 @@ from judge.commands.setup import with_precision
 from judge.config import make_config
 from judge.corpus.splits import Split, stratified_folds
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
-from judge.judges import Assignment, Keep, find_judge
+from judge.judges import Assignment, Keep
+from judge.judges.names import find_judge
 from judge.text.alignment import AlignmentName
 from judge.training.member import Member, Precomputed, TrainingSetup
 from judge.training.run_members import prepare_members, train_members
