@@ -39,7 +39,7 @@ class Corpus:
 
     Attributes:
         human: the human captions; of no image if there are none.
-        generated: the captions of each captioner; names are distinct.
+        generated: the captions of each captioner.
         labels: the class of each image; None to derive it from the human captions.
         tasks: what else each image shows; None to derive it from the human captions.
         notes: what readers of a result should know about the files, one line each.
@@ -159,7 +159,6 @@ def _read_labels(
     lexicon: str | Lexicon | None,
     options: ReadOptions,
 ) -> Labels | None:
-    """The labels of :meth:`Corpus.read`."""
     name = attribute if isinstance(attribute, str | None) else AND.join(attribute)
     if given is None or isinstance(given, Labels):
         if name is not None and (given is None or given.attribute != name):

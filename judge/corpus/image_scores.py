@@ -17,9 +17,6 @@ def read_image_scores(path: str | os.PathLike[str]) -> dict[str, dict[str, float
 
     The file is a table with a column of image ids and a column for each score, ``{image: {score: value}}``, or what
     capevalkit writes (``"per_item"``). Columns that hold anything but numbers, and empty cells, are left out.
-
-    Raises:
-        JudgeError: a file that cannot be read, or without scores; an image with two values of a score.
     """
     value, source = read_document(path)
     rows = _rows_of(value) if isinstance(value, dict) else records(value, source=source, shapes=_SHAPES)

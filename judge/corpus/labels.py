@@ -77,10 +77,8 @@ class LabelOptions:
     def with_columns(self, columns: Mapping[str, str], attribute: str, attributes: Collection[str] = ()) -> Self:
         """With the columns that ``columns`` names, as of :class:`judge.corpus.captions.ReadOptions`.
 
-        Args:
-            columns: role -> column: "labels.image_id", "labels.scene", and "labels.gender" of the attribute "gender".
-            attribute: whose labels are read.
-            attributes: others, whose columns may be named too.
+        ``columns``: role -> column: "labels.image_id", "labels.scene", and "labels.gender" of the attribute "gender".
+        ``attributes``: others, whose columns may be named too.
         """
         found = columns_of_table(columns, "labels", {"image_id", "scene", attribute, *attributes})
         scene = None if "scene" in {attribute, *attributes} else found.get("scene")
@@ -118,17 +116,12 @@ def read_labels(
 ) -> Labels:
     """Read one class per image from a table or from ``{image: label}``, in any format of :func:`read_document`.
 
-    With a lexicon, values are its class names or their spellings ("Female", "F", "woman"), compared without case.
+    ``attribute`` names the column: "bb_gender", "gender", "gender_label", "perceived_gender", "label" or "class". With
+    a ``lexicon``, values are its class names or their spellings ("Female", "F", "woman"), compared without case.
     Without one (skin tone, emotion), the classes are the values as first spelled. Empty values, "Both", "Unsure" and
     the like mean "no class" and leave the image out. If ``options.spellings`` names all classes (of the lexicon;
     without one two or more), every other value means "no class" too. Numbers are refused unless they are spellings:
     published tables disagree on whether 0 is male.
-
-    Args:
-        path: CSV, TSV, JSON, JSON lines, Parquet, one of LIC's pickles, or a table in memory.
-        attribute: names the column: "bb_gender", "gender", "gender_label", "perceived_gender", "label" or "class".
-        lexicon: the attribute's classes; its words are not used.
-        options: how the table is read.
 
     Raises:
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
@@ -161,7 +154,6 @@ def read_labels(
 
 
 def _scenes(document: Document, options: LabelOptions, images: Collection[str]) -> dict[str, str]:
-    """Image id -> scene, of labelled ``images``."""
     value, source = document
     column, found = options.scene_column or "", dict[str, str]()
     if isinstance(value, dict):
@@ -184,15 +176,10 @@ def choose_own(
     lexicon: Lexicon | None = None,
     options: LabelOptions = DEFAULT_OPTIONS,
 ) -> tuple[frozenset[str], Labels]:
-    """The records ("record 1") of a table of labelled captions whose label is their image's.
+    """The records ("record 1") of a table of labelled captions whose label is their image's; none is an error.
 
-    ``lexicon`` and ``options`` are as for :func:`read_labels`, except for the rule.
-
-    Returns:
-        The records, and ``labels`` with their number and that of the other records among its votes.
-
-    Raises:
-        JudgeError: as :func:`read_labels`; no record is left.
+    ``lexicon`` and ``options`` are as for :func:`read_labels`, except for the rule. Returned too: ``labels``, with the
+    number of these records and of the others among its votes.
     """
     document = read_document(path)
     if isinstance(document.value, dict):
@@ -218,7 +205,6 @@ def label_columns(attribute: str, *, alone: bool) -> tuple[tuple[str, ...], ...]
 
 
 def _labels(document: Document, attribute: str, lexicon: Lexicon | None, options: LabelOptions) -> Iterator[_Label]:
-    """The records of a document, with their classes."""
     source = document.source
     column, entries = _entries(document, attribute, options)
     spelled = _spellings(lexicon, options, source)
@@ -258,7 +244,6 @@ def _entries(document: Document, attribute: str, options: LabelOptions) -> tuple
 
 
 def _column_entries(rows: Sequence[Row], column: str, options: LabelOptions, source: str) -> Sequence[Entry]:
-    """The entries of a column, of the records that the options choose."""
     image = id_column(rows, options.id_column, source=source, option="--column labels.image_id")
     return row_entries(chosen_rows(rows, options.where, source=source, needed=False), image, column)
 
@@ -358,12 +343,8 @@ def derive_labels(
 ) -> Labels:
     """Labels derived from human captions: class k if captions mention k and none mentions another class.
 
-    Args:
-        mentions: image id -> for each of its human captions, the classes that it names.
-        attribute: its name.
-        classes: all classes of the attribute.
-        least: how many captions of the image must mention the class; images with fewer are counted in ``ignored``, as
-            are those that name no class or several.
+    ``mentions``: image id -> for each of its human captions, the classes that it names. At least ``least`` captions
+    must mention the class; images with fewer are counted in ``ignored``, as are those that name no class or several.
 
     Source: the rule that made ``gender.csv`` of the shared COCO captions; with the lexicon "gender" it gives the
     same 3,597 labels.
@@ -385,13 +366,11 @@ def derive_labels(
 
 
 def compare_labels(labels: Labels, mentions: Mapping[str, Sequence[frozenset[str]]]) -> Labels:
-    """Compare given labels with what human captions name, by ``mentions`` as of :func:`derive_labels`.
+    """``labels`` with their ``agreement`` with what human captions name, by ``mentions`` as of :func:`derive_labels`.
 
-    Returns:
-        ``labels`` with their ``agreement``: "images" whose captions name exactly one class; the share of these that
-        "agree", and Cohen's "kappa" (1960; None if either side knows one class alone); "repeats", the share of all
-        labelled images that have the class which their captions name most often. Labels of 100 images or more that
-        repeat 99.5% count as ``derived``.
+    "images" whose captions name exactly one class; the share of these that "agree", and Cohen's "kappa" (1960; None if
+    either side knows one class alone); "repeats", the share of all labelled images that have the class which their
+    captions name most often. Labels of 100 images or more that repeat 99.5% count as ``derived``.
     """
     compared = sorted(labels.by_image.keys() & mentions.keys())
     named = {image: Counter(name for one in mentions[image] for name in one) for image in compared}

@@ -15,10 +15,6 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
 
     The file holds ``{captioner: score}``, or a table with columns "captioner" and "score". ImageCaptioner2's Table 5
     compares metrics with such scores (Abdelrahman et al., AAAI 2024).
-
-    Raises:
-        JudgeError: a file that cannot be read; columns absent; a score that is no number; a captioner with two, or
-            without any.
     """
     value, source = read_document(path)
     if isinstance(value, dict):

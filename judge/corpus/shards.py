@@ -55,9 +55,6 @@ def read_shards(path: Path, shards: Sequence[Path]) -> list[Row]:
     """A row for each sample: its key (column ``__key__``), the fields of its JSON member, and its text members.
 
     A text member wins over a field of its name.
-
-    Raises:
-        JudgeError: as :func:`read_members`; texts that are none or too large.
     """
     samples: dict[str, tuple[Path, dict[str, str]]] = {}  # Key -> its shard, and kind -> text.
     size = 0
@@ -117,7 +114,6 @@ def read_members(path: Path, shards: Sequence[Path]) -> Iterator[tuple[Path, Mem
 
 
 def _members(shard: Path, source: str) -> Iterator[Member]:
-    """The members of one shard; see :func:`read_members`."""
     end = 0
     try:
         with open_regular(shard) as file:

@@ -133,14 +133,11 @@ class Finished:
 
 @dataclass(frozen=True)
 class MaskFolder:
-    """Mask a folder of images.
+    """Mask a folder of images, shards, or a data set.
 
-    Attributes:
-        images: the folder; or shards, or a data set.
-        out: where masked images are written, at the same places, as PNG; must exist.
-        reserved: names in ``out`` that no masked image may have.
-        finished: images that a killed command has masked, which are not masked again; None for none.
-        truth: ground truth beside the detector, to measure it by; None for none.
+    Masked images are written into ``out``, which must exist, at the same places, as PNG; ``reserved`` are names that
+    none may have. Images that a killed command has ``finished`` are not masked again. ``truth``: ground truth beside
+    the detector, to measure it by.
     """
 
     images: Path

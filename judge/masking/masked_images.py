@@ -92,11 +92,10 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
     failures: Failures | None = None,
     progress: Progress | None = None,
 ) -> MaskedImages:
-    """Find, once for each image, what is to be hidden and where other things are.
+    """Find, once for each image, what is to be hidden and, with ``regions``, where other things are.
 
     Arguments are as of :class:`MaskedImages` and :func:`~judge.masking.detectors.detect_images`. ``truth``: ground
-    truth beside the detector, to measure it by. ``regions``: also compute the boxes of visible things,
-    which need the same least score as hidden ones.
+    truth beside the detector, to measure it by.
     """
     found, boxes = dict[str, tuple[Instance, ...]](), dict[str, tuple[Box, ...]]()
     checksums, statistics = dict[str, str](), list[MaskStatistics]()

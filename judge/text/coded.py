@@ -98,12 +98,8 @@ def _starts(lengths: IntArray) -> IntArray:
 class SampleTable:
     """N samples of one side and caption index as arrays.
 
-    Attributes:
-        images: the image of each.
-        seen: the image that a judge sees with each, if any.
-        scenes: image id -> the scene that it shows, where images show any.
-        coded: the words of each.
-        truth: which classes are true of each, [N, classes].
+    ``images``: the image of each, and ``seen`` the one that a judge sees with it, if any; ``scenes``: image id -> the
+    scene that it shows, where images show any; ``truth``: which classes are true of each, [N, classes].
     """
 
     images: tuple[str, ...]

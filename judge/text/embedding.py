@@ -35,9 +35,6 @@ class Embedding:
 
     ``reference`` is ``wordllama``; a folder of model2vec's (``model.safetensors``, ``tokenizer.json``), or its name on
     the hub; or a file of word vectors (:func:`judge.text.vector_files.read_file`). ``key``: checksum of the files.
-
-    Raises:
-        JudgeError: no such table; a damaged one.
     """
 
     def __init__(self, reference: str) -> None:
@@ -65,10 +62,7 @@ class Embedding:
         return np.asarray(rows * _inverse(np.linalg.norm(rows, axis=1))[:, None])
 
     def factors(self, captions: Coded) -> tuple[Any, FloatArray]:
-        """What each word's vector counts in each caption, [N, V], sparse; and these vectors, [V, D].
-
-        Embeddings are their product.
-        """
+        """Embeddings as a product: what each word counts in each caption, [N, V], sparse; vectors of words, [V, D]."""
         from scipy.sparse import diags
 
         counts, vectors = _counts(captions), self.words(captions.words).astype(np.float64)

@@ -174,17 +174,12 @@ def load_lexicon(name_or_path: str) -> Lexicon:
 
 
 def spell(words: Lexicon | Mapping[str, Collection[str]], name: str) -> str:
-    """Words in memory as :func:`load_lexicon` reads them: the text of a lexicon file, as JSON.
+    """A lexicon, or class -> words, as :func:`load_lexicon` reads them: the text of a lexicon file, as JSON.
 
         >>> list(load_lexicon(spell({"child": ["boy", "girl"], "adult": ["man", "woman"]}, "who")).classes)
         ['child', 'adult']
 
-    Args:
-        words: a lexicon, or class -> its words.
-        name: of the attribute, for words that have none.
-
-    Raises:
-        JudgeError: there are no classes, or a class or a word is no text.
+    ``name``: of the attribute, for words that have none.
     """
     if not isinstance(words, Lexicon):
         lists = {key: [of] if isinstance(of, str) else of for key, of in words.items()}
@@ -253,7 +248,6 @@ def _alternatives(text: str) -> list[str]:
 
 
 def _words(entries: Collection[str]) -> frozenset[str]:
-    """All entries that a list stands for."""
     found = tuple(islice(chain.from_iterable(map(_expand, entries)), _MOST + 1))
     if len(found) > _MOST:
         raise ValueError(f"stands for more than {_MOST:,} words")
@@ -314,7 +308,6 @@ def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexic
 
 
 def _joined(one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Class -> the words of both."""
     return {name: one.get(name, frozenset()) | other.get(name, frozenset()) for name in {**one, **other}}
 
 

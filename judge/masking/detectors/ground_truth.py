@@ -81,8 +81,7 @@ class GroundTruth:
     ) -> Self:
         """Read a file of a format of ``read_masks``, or several, whose annotations are united.
 
-        Errors of single images and annotations are raised when the image is read, so that only that image fails; those
-        that belong to no image are ``strays``.
+        Errors of single images and annotations are raised when the image is read, so that only that image fails.
 
         Args:
             paths: the file or files.
@@ -151,11 +150,7 @@ class GroundTruth:
         return f"{what} and are left out." if low else ""
 
     def refuse_faults(self) -> None:
-        """Refuse the files if more than half of the images that were read, and have records, are at fault.
-
-        Raises:
-            JudgeError: with the first fault, and a guess at the cause.
-        """
+        """Refuse the files if more than half of the images that were read, and have records, are at fault."""
         recorded = [name for name in self._seen if name in self._entries and self._entries[name].annotations]
         faults = {name: fault for name in recorded if (fault := self._seen[name][1])}
         if 2 * len(faults) <= len(recorded):
@@ -183,12 +178,7 @@ class GroundTruth:
         return self.instances(image.name, image.size)
 
     def instances(self, name: str, size: tuple[int, int] | None = None) -> tuple[Instance, ...]:
-        """The instances of one image; ``size``: its height and width, by default as the files have them.
-
-        Raises:
-            JudgeError: an image that the files do not list or describe with another size; an annotation that is not
-                sound (see ``read_annotation``), or whose thing would stay visible (see ``find_contradiction``).
-        """
+        """The instances of one image; ``size``: its height and width, by default as the files have them."""
         entry = self._entries.get(name)
         if entry is None:
             what = f"image '{name}' is not among its images"
@@ -323,7 +313,6 @@ def _name(image: Mapping[str, Any]) -> object:
 
 
 def _categories(categories: Sequence[Mapping[str, Any]], source: str) -> dict[str, str]:
-    """Id -> name."""
     found: dict[str, str] = {}
     for number, category in enumerate(categories, start=1):
         key, name = usable_id(category.get("id")), str(category.get("name"))
