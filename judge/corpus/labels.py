@@ -108,11 +108,7 @@ class _Label(NamedTuple):
 
 
 def read_labels(
-    path: Given,
-    *,
-    attribute: str = "gender",
-    lexicon: Lexicon | None = None,
-    options: LabelOptions = DEFAULT_OPTIONS,
+    path: Given, *, attribute: str = "gender", lexicon: Lexicon | None = None, options: LabelOptions = DEFAULT_OPTIONS
 ) -> Labels:
     """Read one class per image from a table or from ``{image: label}``, in any format of :func:`read_document`.
 

@@ -34,15 +34,11 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
         name = name if name in captioners else unguard(name)  # Our own tables guard names that look like formulas.
         if name in scores:
             raise JudgeError(f"captioner '{name}' has two scores", where=where, mend="keep one of them")
-        scores[name] = _number(score, where)
+        if (number := number_of(score)) is None:
+            shown = f"'{score}'" if isinstance(score, str) else "that is missing" if score is MISSING else kind_of(score)
+            raise JudgeError(f"score {shown} is no number", where=where, mend="write it like 0.35")
+        scores[name] = number
     if missing := [name for name in captioners if name not in scores]:
         known = ", ".join(scores) or "none"
         raise JudgeError(f"no score of captioner '{missing[0]}' (there are: {known})", where=source, mend="add it")
     return scores
-
-
-def _number(value: object, where: str) -> float:
-    if (number := number_of(value)) is not None:
-        return number
-    shown = f"'{value}'" if isinstance(value, str) else "that is missing" if value is MISSING else kind_of(value)
-    raise JudgeError(f"score {shown} is no number", where=where, mend="write it like 0.35")

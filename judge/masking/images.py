@@ -84,10 +84,8 @@ def read_image(folder: Path, name: str) -> LoadedImage:
     an alpha channel is dropped, as captioners' own preprocessing drops it; of an animation the first frame counts.
     Images of more than ``MAX_PIXELS`` (width x height) are refused as decompression bombs.
     """
-    archive = find_archive(folder)
-    data = read_bytes(folder, name)
-    where = archive.where(name) if archive else str(folder / name)
-    pixels, turned = decode(data, where=where)
+    archive, data = find_archive(folder), read_bytes(folder, name)
+    pixels, turned = decode(data, where=archive.where(name) if archive else str(folder / name))
     return LoadedImage(name, pixels, turned, digest_of(data))
 
 

@@ -32,7 +32,7 @@ class MaskedImages:
         hiding: what is hidden, and how; None for images as they are.
         hidden: name -> the instances that are hidden; where the background is, those that are not.
         regions: name -> boxes of visible things; empty if no judge needs them.
-        masks: statistics of what is hidden: see :func:`judge.masking.measured.measure_masks`; None if nothing is to be.
+        masks: the result of :func:`judge.masking.measured.measure_masks`; None if nothing is hidden.
         doubts: what a user must know of the masks, a sentence each.
         checksums: name -> checksum of the image's file, where it has been read already.
     """

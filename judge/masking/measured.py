@@ -36,12 +36,7 @@ class MaskStatistics(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        image: LoadedImage,
-        hiding: Hiding,
-        chosen: Sequence[Instance],
-        region: BoolMask,
-        truth: GroundTruth | None,
+        cls, image: LoadedImage, hiding: Hiding, chosen: Sequence[Instance], region: BoolMask, truth: GroundTruth | None
     ) -> Self:
         """Statistics of hiding the pixels ``region`` of the instances ``chosen``; ``truth`` may not know the image."""
         pixels, known = None, None

@@ -81,17 +81,14 @@ class Coded:
         order = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(codes))]
         rank = np.empty(len(self.words), dtype=np.int64)
         rank[order] = np.arange(len(order))
-        return type(self)(tuple([self.words[place] for place in order.tolist()]), rank[codes], _starts(lengths))
+        words = tuple([self.words[place] for place in order.tolist()])
+        return type(self)(words, rank[codes], np.append(0, np.cumsum(lengths)))
 
 
 def ranges(starts: IntArray, lengths: IntArray) -> IntArray:
     """The numbers from each start on, as many as its length says, one range after the other."""
     before = np.cumsum(lengths) - lengths
     return np.asarray(np.repeat(starts - before, lengths) + np.arange(lengths.sum()))
-
-
-def _starts(lengths: IntArray) -> IntArray:
-    return np.append(0, np.cumsum(lengths))
 
 
 @dataclass(frozen=True, eq=False)

@@ -209,6 +209,8 @@ def test_shared_gender_table_is_reproduced(shared: Path) -> None:
     table = read_labels(folder / "gender.csv", lexicon=GENDER)
     assert Counter(table.by_image.values()) == {"male": 2566, "female": 1031}
     human = read_captions(folder / "captions_human.json", side="human")
+    # Workers of COCO wrote "I am unable to see an image above" where a picture did not load.
+    assert (human.total, human.refused, human.empty, len(human.by_image)) == (51_519 - 24, 24, 0, 10_301)
     said = {image: [tokenize(text, contractions="whole") for text in texts] for image, texts in human.by_image.items()}
     mentions = {image: list(map(GENDER.mentions, texts)) for image, texts in said.items()}
     derived = derive_labels(mentions, attribute="gender", classes=GENDER.classes)

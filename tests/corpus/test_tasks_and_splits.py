@@ -136,7 +136,7 @@ classes = st.lists(st.integers(10, 60), min_size=2, max_size=4).map(
 
 
 @given(classes, st.integers(0, 1000), st.sampled_from(["paper", "crossfit"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_image_is_on_both_sides_and_weights_balance(images: dict[str, str], seed: int, protocol: str) -> None:
     splits = make_splits(protocol, images, seed=seed)
     for split in splits:
@@ -153,7 +153,7 @@ def test_no_image_is_on_both_sides_and_weights_balance(images: dict[str, str], s
 
 
 @given(classes, st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_imagecaptioner2_learns_from_70_chooses_by_10_scores_20_percent(images: dict[str, str], seed: int) -> None:
     (split,) = make_splits("paper", images, seed=seed, holdout=(0.2, 0.1))
     smallest = min(Counter(images.values()).values())
@@ -182,7 +182,7 @@ def test_sizes_of_the_papers_splits() -> None:
 
 
 @given(classes, st.integers(0, 1000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_folds_leave_an_eighth_of_what_is_not_scored_to_choose(images: dict[str, str], seed: int) -> None:
     """10 of the 80 percent that the paper does not score; every class among them, and none of it in training."""
     splits = make_splits("crossfit", images, seed=seed, folds=5, holdout=(0.2, 0.1))

@@ -101,19 +101,6 @@ def test_empty_runs_hide_no_pixel_from_the_union() -> None:
     assert all(0 not in run_lengths(one.counts)[1:] for one in found)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(MASKS, st.lists(st.integers(0, 20), max_size=3)), max_size=4))
-def test_the_union_of_run_lengths_with_empty_runs(drawn: list[tuple[np.ndarray, list[int]]]) -> None:
-    found, expected = [], np.zeros(SIZE, dtype=bool)
-    for mask, places in drawn:
-        runs = runs_of(mask)
-        for place in places:
-            runs[place:place] = [0, 0]
-        found.append(read_annotation(with_runs(runs), "person", SIZE, where="x"))
-        expected |= mask
-    np.testing.assert_array_equal(union(found, SIZE), expected)
-
-
 COMPRESSED = from_mask(np.pad(np.ones((4, 5), dtype=bool), ((3, 5), (6, 9))), "x").counts.decode()
 # Too many, a negative one, halves, a huge one, none; then compressed: cut, no ASCII, and more than there is.
 RUNS: list[Any] = [[230, 11], [250, -10], [239.5, 0.5], [240, 2**32], [], COMPRESSED[:-1], "é" + COMPRESSED]

@@ -12,13 +12,7 @@ from judge.corpus.records import annotation_of, kind_of, records
 from judge.errors import JudgeError
 from judge.masking.archives import SUFFIXES, usable_id
 from judge.masking.categories import check_categories, names_people, people_among, stays_visible
-from judge.masking.detectors.annotations import (
-    SHAPES,
-    find_contradiction,
-    guess_fault,
-    read_annotation,
-    read_masks,
-)
+from judge.masking.detectors.annotations import SHAPES, find_contradiction, guess_fault, read_annotation, read_masks
 from judge.masking.images import locate
 from judge.masking.instances import PERSON, Instance, LoadedImage
 from judge.types import Doubt
