@@ -196,12 +196,6 @@ def spell(words: Lexicon | Mapping[str, Collection[str]], name: str) -> str:
     return json.dumps(found | {"hidden_only": sorted(words.hidden_only)}, ensure_ascii=False)
 
 
-@cache
-def _load_shipped(name: str) -> Lexicon:
-    """Cached: reading the YAML takes a tenth of a second."""
-    return _load(name)
-
-
 def _load(name_or_path: str, within: tuple[str, ...] = ()) -> Lexicon:
     """``within``: the lexicons that extend this one, the outermost first."""
     if name_or_path in within:
@@ -227,6 +221,9 @@ def _load(name_or_path: str, within: tuple[str, ...] = ()) -> Lexicon:
     source = text.splitlines()[0].removeprefix("# source:").strip() if text.startswith("# source:") else where
     source += f" ({owner})" if owner and owner not in source else ""
     return _extend(found, base, source, where)
+
+
+_load_shipped = cache(_load)  # Reading the YAML takes a tenth of a second.
 
 
 def _word(text: str) -> str:

@@ -11,7 +11,7 @@ from helpers import caption_options, done_well, fault_of, read_json
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.corpus.ratings import read_human_scores
+from judge.corpus.scores import read_human_scores
 
 KNOBS = {"none": 0.0, "some": 0.3, "more": 0.6, "much": 0.9}
 

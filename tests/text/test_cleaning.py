@@ -215,10 +215,9 @@ def test_a_run_on_disguises_has_the_plain_value_or_no_verdict(tmp_path: Path) ->
     result = write(tmp_path, [WORDS["U+00AD"](text) for text in PLAIN])
     assert result.summaries[0].amplification == plain.summaries[0].amplification
     assert any("cleaned before they were read" in note and " in 300" in note for note in warnings(result))
-    for name, told in (("tags", "'1boy' 150, '1girl' 150"), ("Chinese", "not in the language of the lexicon")):
-        result = write(tmp_path, [TOLD[name](text) for text in PLAIN])
-        assert [*result.void] == [result.summaries[0].key]
-        assert any(told in note for note in warnings(result))
+    result = write(tmp_path, [TOLD["tags"](text) for text in PLAIN])
+    assert [*result.void] == [result.summaries[0].key]
+    assert any("'1boy' 150, '1girl' 150" in note for note in warnings(result))
 
 
 def test_what_is_left_out_does_not_depend_on_the_lexicon(tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_verbs_and_nouns(caption: str, activities: set[str], objects: set[str]) 
     assert BOTH.mentions(words) == activities | objects
 
 
+@pytest.mark.slow
 def test_figures_of_the_headers(coco: Path) -> None:
     """Of all captions of people: as the lexicons' headers say."""
     captions = read_captions(coco / "captions_human.json", side="human")
