@@ -298,19 +298,16 @@ SEVERAL = "2 of the annotations have several values beside 0, all hidden: set ot
 VOC = bytes([0, 0, 0, 128, 0, 0] + 254 * [192, 128, 128])
 
 
-@pytest.mark.parametrize(
-    ("draw", "palette", "code", "note"),
-    [
-        (lambda mask: 255 * mask, b"", 0, ""),
-        (lambda mask: mask, VOC, 0, ""),
-        (with_border, b"", 0, "values 5, 15, 255"),
-        (lambda mask: mask * np.where(np.arange(WIDTH) % 2, 1, 2), VOC, 0, "values #800000, #c08080"),
-        (lambda mask: np.where(mask, 255, np.arange(WIDTH) % 3), b"", 0, "values 1, 2, 255"),  # Faint noise.
-        (lambda mask: mask[..., None] * np.uint8([0, 0, 255]), b"", 0, ""),
-        (lambda mask: 255 * ~mask, b"", 2, "masks cover all four corners, so probably the background, in 100.0%"),
-        (lambda mask: 24 - mask, b"", 2, "masks hide 100.0% of the pixels of 2 images"),  # Cityscapes: 0 is no label.
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("draw", "palette", "code", "note"), [
+    (lambda mask: 255 * mask, b"", 0, ""),
+    (lambda mask: mask, VOC, 0, ""),
+    (with_border, b"", 0, "values 5, 15, 255"),
+    (lambda mask: mask * np.where(np.arange(WIDTH) % 2, 1, 2), VOC, 0, "values #800000, #c08080"),
+    (lambda mask: np.where(mask, 255, np.arange(WIDTH) % 3), b"", 0, "values 1, 2, 255"),  # Faint noise.
+    (lambda mask: mask[..., None] * np.uint8([0, 0, 255]), b"", 0, ""),
+    (lambda mask: 255 * ~mask, b"", 2, "masks cover all four corners, so probably the background, in 100.0%"),
+    (lambda mask: 24 - mask, b"", 2, "masks hide 100.0% of the pixels of 2 images"),  # Cityscapes: 0 is no label.
+])  # fmt: skip
 def test_values_of_png_masks(
     images: Path, draw: Callable[[np.ndarray], np.ndarray], palette: bytes, code: int, note: str
 ) -> None:

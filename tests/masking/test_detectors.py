@@ -102,14 +102,11 @@ def test_onnx_finds_what_the_model_finds(yolo: Yolo, weights: Path) -> None:
     assert np.mean(alike) > 0.9
 
 
-@pytest.mark.parametrize(
-    ("notes", "fault"),
-    [
-        ({"names": "__import__('pathlib').Path('{mark}').touch() or {0: 'person'}"}, "does not run as a model"),
-        ({"imgsz": "[90000, 90000]"}, "metadata cannot be read"),
-        ({"task": "pose"}, "made for the task 'pose'"),
-    ],
-)
+@pytest.mark.parametrize(("notes", "fault"), [
+    ({"names": "__import__('pathlib').Path('{mark}').touch() or {0: 'person'}"}, "does not run as a model"),
+    ({"imgsz": "[90000, 90000]"}, "metadata cannot be read"),
+    ({"task": "pose"}, "made for the task 'pose'"),
+])  # fmt: skip
 def test_onnx_metadata_are_never_run(tmp_path: Path, exported: Path, notes: dict[str, str], fault: str) -> None:
     import onnx
 

@@ -170,17 +170,14 @@ IMAGE = {"id": 1, "file_name": "1.jpg", "height": HEIGHT, "width": WIDTH}
 PERSON_AND_SQUARE = {"category_id": 1, "segmentation": SQUARE}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"images": None}, "'images' is no list of records"),
-        ({"annotations": {"1": []}}, "'annotations' is no list of records"),
-        ({"categories": ["person"]}, "categories, record 1: is a text, not an object"),
-        ({"categories": [{"id": [1], "name": "person"}]}, "'id' is a list"),
-        ({"annotations": [{"image_id": "7", **PERSON_AND_SQUARE}]}, "no annotation's 'image_id'"),
-        *((text, "") for text in ("", "{", "[1]", "{}", "\x89PNG", "a,b\n1,2\n", "{" * 100_000)),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    ({"images": None}, "'images' is no list of records"),
+    ({"annotations": {"1": []}}, "'annotations' is no list of records"),
+    ({"categories": ["person"]}, "categories, record 1: is a text, not an object"),
+    ({"categories": [{"id": [1], "name": "person"}]}, "'id' is a list"),
+    ({"annotations": [{"image_id": "7", **PERSON_AND_SQUARE}]}, "no annotation's 'image_id'"),
+    *((text, "") for text in ("", "{", "[1]", "{}", "\x89PNG", "a,b\n1,2\n", "{" * 100_000)),
+])  # fmt: skip
 def test_a_file_that_is_not_of_coco(tmp_path: Path, content: Record | str, message: str) -> None:
     path = tmp_path / "i.json"
     if isinstance(content, str):
@@ -195,21 +192,18 @@ SOUND = {"id": 9, "image_id": 2, "category_id": 1, "segmentation": SQUARE}
 OTHER = {"id": 2, "file_name": "2.jpg", "height": HEIGHT, "width": WIDTH}
 
 
-@pytest.mark.parametrize(
-    ("images", "message"),
-    [
-        ([IMAGE, IMAGE | {"id": 3}], "images, record 2: 'file_name' 1.jpg occurs twice"),
-        # The first would get no annotation, and its people would stay visible.
-        ([IMAGE, IMAGE | {"file_name": "3.jpg"}], "images, record 2: 'id' 1 is that of '1.jpg' too"),
-        ([{"file_name": "1.jpg"}], "images, record 1: 'id' is null"),
-        ([IMAGE | {"id": {"a": 1}}], "'id' is an object"),
-        ([IMAGE | {"height": 12.5}], "height and width are 12.5 and 20"),
-        ([IMAGE | {"width": "20"}], "height and width are 12 and 20"),
-        ([IMAGE | {"width": -20}], "height and width are 12 and -20"),
-        ([IMAGE | {"width": 21.0}], "image '1.jpg': is 20 x 12, its annotation says 21 x 12. Use"),
-        ([IMAGE | {"width": 12, "height": 20}], "annotation says 12 x 20 (turned by its EXIF orientation?"),
-    ],
-)
+@pytest.mark.parametrize(("images", "message"), [
+    ([IMAGE, IMAGE | {"id": 3}], "images, record 2: 'file_name' 1.jpg occurs twice"),
+    # The first would get no annotation, and its people would stay visible.
+    ([IMAGE, IMAGE | {"file_name": "3.jpg"}], "images, record 2: 'id' 1 is that of '1.jpg' too"),
+    ([{"file_name": "1.jpg"}], "images, record 1: 'id' is null"),
+    ([IMAGE | {"id": {"a": 1}}], "'id' is an object"),
+    ([IMAGE | {"height": 12.5}], "height and width are 12.5 and 20"),
+    ([IMAGE | {"width": "20"}], "height and width are 12 and 20"),
+    ([IMAGE | {"width": -20}], "height and width are 12 and -20"),
+    ([IMAGE | {"width": 21.0}], "image '1.jpg': is 20 x 12, its annotation says 21 x 12. Use"),
+    ([IMAGE | {"width": 12, "height": 20}], "annotation says 12 x 20 (turned by its EXIF orientation?"),
+])  # fmt: skip
 def test_a_record_at_fault_costs_its_image_alone(tmp_path: Path, images: list[Record], message: str) -> None:
     path = coco_file(tmp_path / "i.json", [], images=[*images, OTHER], annotations=[SOUND])
     truth = GroundTruth.read(path)
@@ -223,15 +217,12 @@ def test_a_record_at_fault_costs_its_image_alone(tmp_path: Path, images: list[Re
 COCO_URL = "http://images.cocodataset.org/val2017/1.jpg"
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        {"coco_url": COCO_URL},  # LVIS.
-        {"url": f"{COCO_URL}?size=large", "file_name": None},
-        {"flickr_url": "https://farm1.example/1.jpg#a/b"},
-        {"coco_url": None, "flickr_url": "https://example.org/photo?id=7", "url": COCO_URL},
-    ],
-)
+@pytest.mark.parametrize("named", [
+    {"coco_url": COCO_URL},  # LVIS.
+    {"url": f"{COCO_URL}?size=large", "file_name": None},
+    {"flickr_url": "https://farm1.example/1.jpg#a/b"},
+    {"coco_url": None, "flickr_url": "https://example.org/photo?id=7", "url": COCO_URL},
+])  # fmt: skip
 def test_images_without_a_file_name_are_called_by_their_url(tmp_path: Path, named: Record) -> None:
     sizes = {"height": HEIGHT, "width": WIDTH}
     path = coco_file(tmp_path / "i.json", [PERSON_AND_SQUARE], images=[{"id": 1, **sizes} | named, OTHER])

@@ -138,49 +138,6 @@ def test_a_trained_model_finds_figures_at_their_place(trained: Path, monkeypatch
     assert small.counts != found.counts
 
 
-@pytest.fixture
-def figures(tmp_path: Path) -> Path:
-    """images/0.png ... 3.png with a figure each, and instances.json, COCO's, with their masks."""
-    from pycocotools import mask as coco
-
-    rng, annotations, folder = np.random.default_rng(2), [], tmp_path / "images"
-    folder.mkdir()
-    for number in range(4):
-        pixels, figure = draw(rng, 96, 128)
-        (folder / f"{number}.png").write_bytes(encode(pixels))
-        counts = coco.encode(np.asfortranarray(figure, dtype=np.uint8))
-        shape = {"size": counts["size"], "counts": counts["counts"].decode()}
-        annotations.append({"id": number, "image_id": number, "category_id": 1, "segmentation": shape, "iscrowd": 0})
-    images = [{"id": n, "file_name": f"{n}.png", "height": 96, "width": 128} for n in range(4)]
-    document = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "person"}]}
-    (tmp_path / "instances.json").write_text(json.dumps(document))
-    return tmp_path
-
-
-@pytest.mark.slow
-def test_mask_and_ablate_detectors(figures: Path, trained: Path, tmp_path: Path) -> None:
-    """Figures vanish from masked images; several detectors are compared at once; detections are cached by weights."""
-    given = ["--images", figures / "images", "--cache", tmp_path / "cache"]
-    done = done_well("mask", *given, "--detector", f"hf:{trained}", "--out", tmp_path / "masked", "--dilation", 2)
-    assert "4 images masked; 4 (100.0%) hold person; 4 instances" in done.stdout
-    for number in range(4):
-        with Image.open(tmp_path / "masked" / f"{number}.png") as image:
-            masked = np.asarray(image)
-        assert (masked[..., 0] >= 200).sum() < 10  # Red of the figure, of about 900 pixels.
-        assert (masked.any(axis=2)).mean() > 0.8
-    random = samples.tiny_huggingface(tmp_path, "detr")
-    given += ["--instances", figures / "instances.json", "--resamples", 100]
-    detectors = f"gt,hf:{trained},hf:{random}"
-    done_well("ablate", "detectors", *given, "--detectors", detectors, "--out", tmp_path / "out")
-    truth, learnt, guessed = read_json(tmp_path / "out" / "detectors.json")["results"]
-    assert [row["detector"] for row in (truth, learnt, guessed)] == detectors.split(",")
-    assert truth["iou"] == 1
-    assert learnt["iou"] > 0.85
-    assert guessed["iou"] < 0.5
-    assert len({*(tmp_path / "cache").iterdir()}) == 2
-    assert all(folder.name.startswith("hf-") for folder in (tmp_path / "cache").iterdir())
-
-
 def test_the_key_changes_with_weights_and_processor_alone(tmp_path: Path) -> None:
     folder = samples.tiny_huggingface(tmp_path, "yolos")
     keys = [HuggingFace(str(folder), device="cpu").key]
@@ -193,7 +150,7 @@ def test_the_key_changes_with_weights_and_processor_alone(tmp_path: Path) -> Non
     assert len({*keys}) == 3
 
 
-def test_checkpoints_that_cannot_be_used(figures: Path, tmp_path: Path) -> None:
+def test_checkpoints_that_cannot_be_used(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     def copy(name: str) -> Path:
@@ -219,7 +176,9 @@ def test_checkpoints_that_cannot_be_used(figures: Path, tmp_path: Path) -> None:
             HuggingFace(str(tmp_path / name), device="cpu")
     config = read_json(whole / "config.json")
     (whole / "config.json").write_text(json.dumps(config | {"id2label": {str(n): f"LABEL_{n}" for n in range(3)}}))
-    given = ["mask", "--images", figures / "images", "--detector", f"hf:{whole}", "--out", tmp_path / "out"]
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "1.png").write_bytes(encode(NOISE.pixels))
+    given = ["mask", "--images", tmp_path / "images", "--detector", f"hf:{whole}", "--out", tmp_path / "out"]
     message = refusal(*given, "--cache", tmp_path / "cache")
     assert "no category 'person'. Known: LABEL_0, LABEL_1, LABEL_2. Name its categories" in message
     assert "or a network's classes by --class-names" in message

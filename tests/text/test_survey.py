@@ -54,16 +54,13 @@ NAMES = [f"{name}{end}" for name in "nadia susan wendy olga petra".split() for e
 OTHERS = [f"{name}{end}" for name in "peter oscar hugo felix quinn".split() for end in "xyz"]  # noqa: SIM905
 
 
-@pytest.mark.parametrize(
-    ("female", "male"),
-    [
-        (["mans"], ["womans"]),
-        (["qx"], ["zv"]),
-        (NAMES, OTHERS),
-        (["policewoman", "chairwoman", "saleswoman"], ["fisherman", "salesman", "fireman"]),
-        (["mum", "lass", "gal"], ["lad", "bloke", "chap"]),
-    ],
-)
+@pytest.mark.parametrize(("female", "male"), [
+    (["mans"], ["womans"]),
+    (["qx"], ["zv"]),
+    (NAMES, OTHERS),
+    (["policewoman", "chairwoman", "saleswoman"], ["fisherman", "salesman", "fireman"]),
+    (["mum", "lass", "gal"], ["lad", "bloke", "chap"]),
+])  # fmt: skip
 def test_words_for_people_are_found_though_one_in_ten_is_wrong(female: list[str], male: list[str]) -> None:
     found = survey(said(female, male))
     assert found.affected >= 320  # Some names are of one class in too few of the others.
