@@ -277,15 +277,15 @@ def _spellings(lexicon: Lexicon | None, options: LabelOptions, source: str) -> d
 
 def _new_class(value: str, lexicon: Lexicon | None, where: str) -> str:
     """A value that nobody has spelled, as a class; neither a number nor any value beside a lexicon's can be one."""
-    known, shown = sorted(lexicon.classes) if lexicon else [], value[:60]
+    known, short = sorted(lexicon.classes) if lexicon else [], value[:60]
     if _CODE.fullmatch(value) or value in {"True", "False"}:
         number = "the number " if _CODE.fullmatch(value) else ""
-        what = f"label is {number}{shown}, and published tables disagree on what numbers mean"
-        mend = f"look up what the table's numbers mean, and name the class of each: --label-value CLASS={shown}"
+        what = f"label is {number}{short}, and published tables disagree on what numbers mean"
+        mend = f"look up what the table's numbers mean, and name the class of each: --label-value CLASS={short}"
         raise JudgeError(what, where=where, mend=mend + (f" (CLASS: {' or '.join(known)})" if known else ""))
     if known:
-        mend = f"known classes: {', '.join(known)}; correct it, or name its class: --label-value CLASS={shown}"
-        raise JudgeError(f"unknown label '{shown}'", where=where, mend=f"{mend}, or drop it: --label-drop {shown}")
+        mend = f"known classes: {', '.join(known)}; correct it, or name its class: --label-value CLASS={short}"
+        raise JudgeError(f"unknown label '{short}'", where=where, mend=f"{mend}, or drop it: --label-drop {short}")
     return value
 
 
@@ -375,7 +375,7 @@ def compare_labels(labels: Labels, mentions: Mapping[str, Sequence[frozenset[str
     repeats = repeated / max(1, len(compared))
     agreed, total = sum(label == name for label, name in pairs), len(pairs)
     first, second = (Counter(pair[part] for pair in pairs) for part in (0, 1))
-    chance = sum(first[name] * second[name] for name in first)
-    kappa = (agreed * total - chance) / (total**2 - chance) if min(len(first), len(second)) > 1 else None
+    expected = sum(first[name] * second[name] for name in first)
+    kappa = (agreed * total - expected) / (total**2 - expected) if min(len(first), len(second)) > 1 else None
     agreement = {"images": total, "agree": agreed / max(1, total), "kappa": kappa, "repeats": repeats}
     return replace(labels, agreement=agreement, derived=len(compared) >= _MANY and repeats >= _REPEATED)

@@ -97,8 +97,8 @@ def frame_rows(value: object, source: str) -> object:
         return data
     if isinstance(names, list) and isinstance(data, list):
         keys, header = held.get("index", [*range(len(data))]), header_of(names, source)
-        whole = all(isinstance(row, list) and len(row) == len(header) for row in data)
-        if not whole or not isinstance(keys, list) or len(keys) != len(data):
+        rectangular = all(isinstance(row, list) and len(row) == len(header) for row in data)
+        if not rectangular or not isinstance(keys, list) or len(keys) != len(data):
             return value
         rows = [dict(zip(header, row, strict=True)) for row in data]
     elif not parts or not all(isinstance(part, dict) for part in parts):

@@ -109,11 +109,11 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
         if regions:
             boxes[image.name] = visible_boxes(instances, region, threshold=how.threshold)
     kept = {image: name for image, name in names.items() if name in found}
-    shown = MaskedImages(folder, kept, regions=boxes, checksums=checksums)
+    visible = MaskedImages(folder, kept, regions=boxes, checksums=checksums)
     if hiding is None:
-        return shown
+        return visible
     masks = measure_masks(statistics, hides_people=PERSON in hiding.labels)
-    return replace(shown, hiding=hiding, hidden=found, masks=masks, doubts=doubts_of(detector, hiding, statistics))
+    return replace(visible, hiding=hiding, hidden=found, masks=masks, doubts=doubts_of(detector, hiding, statistics))
 
 
 def doubts_of(detector: Detector, hiding: Hiding, statistics: Sequence[MaskStatistics]) -> list[str]:
@@ -124,9 +124,9 @@ def doubts_of(detector: Detector, hiding: Hiding, statistics: Sequence[MaskStati
     if isinstance(detector, GroundTruth) and (count := sum(one.turned for one in statistics)):
         what = "their EXIF orientation turned or mirrored them, and masks are taken to be drawn on the upright image"
         doubts.append(Doubt(f"{count:,} images: {what}. Look at some of them, with judge mask."))
-    people = [one.share > _HALF or one.corners for one in statistics if one.people and one.instances]
-    if sum(people) > _MANY * len(people):
-        what = f"masks hide half of the pixels or all four corners in {sum(people):,} of {len(people):,} images"
+    large = [one.share > _HALF or one.corners for one in statistics if one.people and one.instances]
+    if sum(large) > _MANY * len(large):
+        what = f"masks hide half of the pixels or all four corners in {sum(large):,} of {len(large):,} images"
         doubts.append(Doubt(f"{what}: see on the contact sheet of judge mask that they hide people alone."))
     return doubts
 

@@ -42,7 +42,7 @@ def outputs_of(folder: Path, family: str, image: LoadedImage) -> tuple[Any, Any]
         return processor, model.eval()(**processor(images=Image.fromarray(image.pixels), return_tensors="pt"))
 
 
-@pytest.mark.parametrize("family", LOADERS)
+@pytest.mark.parametrize("family", [pytest.param("mask2former", marks=pytest.mark.slow), *list(LOADERS)[1:]])
 def test_finds_what_the_processor_finds(family: str, tmp_path: Path) -> None:
     folder = samples.tiny_huggingface(tmp_path, family)
     detector = HuggingFace(str(folder), device="cpu")

@@ -74,9 +74,9 @@ def read_masks(
         if images is None:
             what, mend = "lists no images", "give their folder with --images"
         raise JudgeError(what, where=f"--instances {path}", mend=mend)
-    shown = [(canonical_id(name), name) for name in list_images(images)]
+    listed = [(canonical_id(name), name) for name in list_images(images)]
     value = {
-        "images": [{"id": key, "file_name": name} for key, name in shown if found or not masks or key in masks],
+        "images": [{"id": key, "file_name": name} for key, name in listed if found or not masks or key in masks],
         "annotations": rows,
         "categories": [{"id": key, "name": name} for key, name in names.items()],
     }

@@ -216,12 +216,12 @@ class GroundTruth:
         """Add the instances of a file; an image that another file lists too has the annotations of both."""
         source = document.source
         keys = ("images", "annotations", "categories") if labels is None or labels else ("images",)
-        shown, annotations, categories = [*(_records(document.value, key, source) for key in keys), [], []][:3]
+        listed, annotations, categories = [*(_records(document.value, key, source) for key in keys), [], []][:3]
         known = _categories(categories, source)
         also = {str(one.get("name")) for one in categories if str(one.get("supercategory")).casefold() == PERSON}
         hidden = people_among(known.values(), people, also)
         self.renamed |= {name: PERSON if name in hidden else name for name in known.values()}
-        ids = self._add_images(shown, source, "correct the record" if lists_images else "rename one of the images")
+        ids = self._add_images(listed, source, "correct the record" if lists_images else "rename one of the images")
         joined, elsewhere, visible = set[str](), Counter[str](), dict[str, None]()
         for number, annotation in enumerate(annotations, start=1):
             image_id = usable_id(annotation.get("image_id"))
@@ -325,5 +325,5 @@ def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
     if sides == [None, None]:
         return None
     # Some exporters write 480.0.
-    whole = all(type(side) is int or (isinstance(side, float) and side.is_integer()) for side in sides)
-    return (int(sides[0]), int(sides[1])) if whole and 0 < min(sides) <= max(sides) <= _LONGEST else _WRONG
+    integral = all(type(side) is int or (isinstance(side, float) and side.is_integer()) for side in sides)
+    return (int(sides[0]), int(sides[1])) if integral and 0 < min(sides) <= max(sides) <= _LONGEST else _WRONG
