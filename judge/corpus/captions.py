@@ -94,11 +94,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, **keywords: Any) -> Self:
-        """From keywords that :func:`judge.evaluate` has too: all of :data:`KEYWORDS`.
-
-        Raises:
-            JudgeError: another keyword; a value of another kind.
-        """
+        """From keywords that :func:`judge.evaluate` has too: all of :data:`KEYWORDS`."""
         if unknown := [name for name in keywords if name not in KEYWORDS]:
             raise JudgeError(f"unknown keyword '{unknown[0]}'", mend=nearest(unknown[0], [*KEYWORDS]))
         given = {name: value for name, value in keywords.items() if value is not None}

@@ -172,7 +172,7 @@ def choose_own(
     lexicon: Lexicon | None = None,
     options: LabelOptions = DEFAULT_OPTIONS,
 ) -> tuple[frozenset[str], Labels]:
-    """The records ("record 1") of a table of labelled captions whose label is their image's; none is an error.
+    """The records ("record 1") of a table of labelled captions whose label is their image's, at least one.
 
     ``lexicon`` and ``options`` are as for :func:`read_labels`, except for the rule. Returned too: ``labels``, with the
     number of these records and of the others among its votes.

@@ -93,11 +93,8 @@ def read_bytes(shard: Path, member: Member) -> bytes:
 def read_members(path: Path, shards: Sequence[Path]) -> Iterator[tuple[Path, Member]]:
     """The members of all ``shards``, in order, without folders, hidden files and files without a suffix.
 
-    ``path``: the shards as the user named them, for messages.
-
-    Raises:
-        JudgeError: no tar archive, compressed or cut off; a link, device or sparse file; a name that leads elsewhere;
-            two members of one key and kind; a key in two shards.
+    ``path``: the shards as the user named them, for messages. Links, devices, names that lead elsewhere, two members of
+    one key and kind, and a key in two shards are refused.
     """
     home: dict[str, Path] = {}
     for shard in shards:
