@@ -149,7 +149,7 @@ def tiny_huggingface(folder: Path, family: str, *, seed: int = 0) -> Path:
             )  # fmt: skip
             model = hf.EomtForUniversalSegmentation(config)
             processor = hf.EomtImageProcessor(size={"shortest_edge": 96, "longest_edge": 96}, do_pad=True)
-        elif family.startswith("rf-detr"):
+        elif family == "rf-detr-seg":
             dinov2 = hf.RfDetrDinov2Config(
                 hidden_size=32, num_hidden_layers=4, num_attention_heads=2, image_size=112, num_windows=2,
                 out_indices=[2, 4],
@@ -158,8 +158,7 @@ def tiny_huggingface(folder: Path, family: str, *, seed: int = 0) -> Path:
                 backbone_config=dinov2, d_model=32, decoder_layers=1, decoder_ffn_dim=32, num_queries=12,
                 decoder_self_attention_heads=2, decoder_cross_attention_heads=2, group_detr=1, **labels,
             )  # fmt: skip
-            kind = hf.RfDetrForInstanceSegmentation if family == "rf-detr-seg" else hf.RfDetrForObjectDetection
-            model, processor = kind(config), hf.RfDetrImageProcessor(size=square)
+            model, processor = hf.RfDetrForInstanceSegmentation(config), hf.RfDetrImageProcessor(size=square)
         elif family == "rt-detr":
             backbone = hf.RTDetrResNetConfig(**resnet, out_features=stages[1:])
             config = hf.RTDetrConfig(
