@@ -67,14 +67,12 @@ def tiny_yolo(folder: Path, *, task: str = "segment", seed: int = 0) -> Path:
     return folder / f"{name}-{seed}.pt"
 
 
-def tiny_onnx(weights: Path, **options: Any) -> Path:
-    """``weights``, a ``.pt`` file, exported to ONNX beside it."""
-    copy = weights.with_name(f"{weights.stem}{'-'.join(options)}.pt")
-    copy.write_bytes(weights.read_bytes())
-    model: Any = import_ultralytics().YOLO(copy)
+def tiny_onnx(weights: Path) -> Path:
+    """``weights``, a ``.pt`` file, exported to ONNX beside it, for images of 96 x 96."""
+    model: Any = import_ultralytics().YOLO(weights)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ultralytics uses torch's older exporter.
-        return Path(model.export(format="onnx", imgsz=96, verbose=False, **options))
+        return Path(model.export(format="onnx", imgsz=96, verbose=False))
 
 
 def tiny_maskrcnn(**options: Any) -> MaskRcnn:
