@@ -67,14 +67,12 @@ def tiny_yolo(folder: Path, *, task: str = "segment", seed: int = 0) -> Path:
     return folder / f"{name}-{seed}.pt"
 
 
-def tiny_onnx(weights: Path, **options: Any) -> Path:
-    """``weights``, a ``.pt`` file, exported to ONNX beside it."""
-    copy = weights.with_name(f"{weights.stem}{'-'.join(options)}.pt")
-    copy.write_bytes(weights.read_bytes())
-    model: Any = import_ultralytics().YOLO(copy)
+def tiny_onnx(weights: Path) -> Path:
+    """``weights``, a ``.pt`` file, exported to ONNX beside it, for images of 96 x 96."""
+    model: Any = import_ultralytics().YOLO(weights)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ultralytics uses torch's older exporter.
-        return Path(model.export(format="onnx", imgsz=96, verbose=False, **options))
+        return Path(model.export(format="onnx", imgsz=96, verbose=False))
 
 
 def tiny_maskrcnn(**options: Any) -> MaskRcnn:
@@ -149,7 +147,7 @@ def tiny_huggingface(folder: Path, family: str, *, seed: int = 0) -> Path:
             )  # fmt: skip
             model = hf.EomtForUniversalSegmentation(config)
             processor = hf.EomtImageProcessor(size={"shortest_edge": 96, "longest_edge": 96}, do_pad=True)
-        elif family.startswith("rf-detr"):
+        elif family == "rf-detr-seg":
             dinov2 = hf.RfDetrDinov2Config(
                 hidden_size=32, num_hidden_layers=4, num_attention_heads=2, image_size=112, num_windows=2,
                 out_indices=[2, 4],
@@ -158,8 +156,7 @@ def tiny_huggingface(folder: Path, family: str, *, seed: int = 0) -> Path:
                 backbone_config=dinov2, d_model=32, decoder_layers=1, decoder_ffn_dim=32, num_queries=12,
                 decoder_self_attention_heads=2, decoder_cross_attention_heads=2, group_detr=1, **labels,
             )  # fmt: skip
-            kind = hf.RfDetrForInstanceSegmentation if family == "rf-detr-seg" else hf.RfDetrForObjectDetection
-            model, processor = kind(config), hf.RfDetrImageProcessor(size=square)
+            model, processor = hf.RfDetrForInstanceSegmentation(config), hf.RfDetrImageProcessor(size=square)
         elif family == "rt-detr":
             backbone = hf.RTDetrResNetConfig(**resnet, out_features=stages[1:])
             config = hf.RTDetrConfig(

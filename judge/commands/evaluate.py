@@ -33,8 +33,7 @@ from judge.corpus import Corpus, is_table
 from judge.corpus.attributes import parts_of
 from judge.corpus.captions import KEYWORDS
 from judge.corpus.files import Given
-from judge.corpus.image_scores import read_image_scores
-from judge.corpus.ratings import read_human_scores
+from judge.corpus.scores import read_human_scores, read_image_scores
 from judge.corpus.splits import Protocol
 from judge.errors import JudgeError, in_python, nearest, require, shortened, some
 from judge.judges.names import HUGGING_FACE, SELF, find_judge, name_self, split_reference

@@ -39,7 +39,7 @@ class Corpus:
 
     Attributes:
         human: the human captions; of no image if there are none.
-        generated: the captions of each captioner; names are distinct.
+        generated: the captions of each captioner.
         labels: the class of each image; None to derive it from the human captions.
         tasks: what else each image shows; None to derive it from the human captions.
         notes: what readers of a result should know about the files, one line each.
@@ -137,20 +137,20 @@ class Corpus:
         tables = [name for name, of in given_tables if options.command or of is not None]
         check_owners(columns, ["captions", "human", *named, *tables])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
-        people = _unite([read_captions(path, options, side="human") for path in given] or [Captions("human", {})])
-        refuse_unread(columns, [people, *generated])
+        references = _unite([read_captions(path, options, side="human") for path in given] or [Captions("human", {})])
+        refuse_unread(columns, [references, *generated])
         files = [Path(of) for of in given if not is_table(of)]
         for one, path in zip(generated, named.values(), strict=True):
-            if not is_table(path) and Path(path) in files and one.by_image == people.by_image:
+            if not is_table(path) and Path(path) in files and one.by_image == references.by_image:
                 what = f"captions of '{one.name}' are the human ones: both sides read the same column of this file"
                 mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"
                 raise JudgeError(what, where=str(path), mend=mend)
-        notes: list[str] = [Doubt(note) for one in (people, *generated) for note in one.notes]
-        for one in generated if people.by_image else ():
-            notes += _doubts(people, one, labels, several=options.several)
+        notes: list[str] = [Doubt(note) for one in (references, *generated) for note in one.notes]
+        for one in generated if references.by_image else ():
+            notes += _doubts(references, one, labels, several=options.several)
         if labels:
-            notes += [note for one in (people, *generated) for note in _left_out_by_class(one, labels)]
-        return cls(people, tuple(generated), labels, objects, tuple(notes))
+            notes += [note for one in (references, *generated) for note in _left_out_by_class(one, labels)]
+        return cls(references, tuple(generated), labels, objects, tuple(notes))
 
 
 def _read_labels(
@@ -159,7 +159,6 @@ def _read_labels(
     lexicon: str | Lexicon | None,
     options: ReadOptions,
 ) -> Labels | None:
-    """The labels of :meth:`Corpus.read`."""
     name = attribute if isinstance(attribute, str | None) else AND.join(attribute)
     if given is None or isinstance(given, Labels):
         if name is not None and (given is None or given.attribute != name):
@@ -178,26 +177,26 @@ def _read_labels(
     return read_labels(given, attribute=name, lexicon=lexicon, options=how)
 
 
-def _doubts(people: Captions, captioner: Captions, labels: Labels | None, *, several: bool) -> Iterator[str]:
+def _doubts(human: Captions, captioner: Captions, labels: Labels | None, *, several: bool) -> Iterator[str]:
     """What may be wrong with a captioner's captions, although they can be read."""
     name, captions = captioner.name, captioner.by_image
-    both = captions.keys() & people.by_image.keys()
+    both = captions.keys() & human.by_image.keys()
     many = [len(of) for of in captions.values() if len(of) > 1]
-    equal = sum({*captions[image]} <= {*people.by_image[image]} for image in both)
+    equal = sum({*captions[image]} <= {*human.by_image[image]} for image in both)
     if equal > COPIED * len(both):
         note = f"captions of {name} equal the human ones for {equal:,} of {len(both):,} images"
         yield Doubt(f"{note}: see that {captioner.source or 'they'} holds what the captioner wrote")
     elif many and not several:
         note = f"{name} has several captions (up to {max(many)}) for {len(many):,} of {len(captions):,} images"
-        if len(many) > len(captions) / 2 and people.total == len(people.by_image) > 0:
-            right = f"--human {captioner.source} --captions {people.source}, or --several if they are not"
+        if len(many) > len(captions) / 2 and human.total == len(human.by_image) > 0:
+            right = f"--human {captioner.source} --captions {human.source}, or --several if they are not"
             yield Doubt(f"{note}, and the human captions one each: the sides look swapped. Give {right}")
         else:
             yield f"{note}, as the human captions do: all count. Give --several if the captioner wrote them all"
-    images = [people.by_image, captions, *([labels.by_image] if labels else [])]
+    images = [human.by_image, captions, *([labels.by_image] if labels else [])]
     common = len(set.intersection(*map(set, images)))
     if 0 < common < _COMMON * min(map(len, images)):
-        note = f"{name}: {overlap(people, captioner, labels)}, fewer than half of the smallest"
+        note = f"{name}: {overlap(human, captioner, labels)}, fewer than half of the smallest"
         yield Doubt(f"{note}: see that image ids mean the same in all files")
 
 

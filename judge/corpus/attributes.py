@@ -41,11 +41,7 @@ class ProductLabels(Labels):
         return _shared(self.parts) - self.by_image.keys()
 
     def without_small(self, counts: Mapping[str, int], least: int) -> ProductLabels:
-        """These labels without the classes of fewer than ``least`` images, by ``counts`` (class -> images).
-
-        Raises:
-            JudgeError: fewer than two classes are left.
-        """
+        """These labels without the classes of fewer than ``least`` images, by ``counts`` (class -> images)."""
         kept = {name: counts[name] for name in self.classes if counts[name] >= least}
         small = {**self.left_out, **{name: counts[name] for name in self.classes if name not in kept}}
         if len(kept) < 2:

@@ -94,11 +94,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, **keywords: Any) -> Self:
-        """From keywords that :func:`judge.evaluate` has too: all of :data:`KEYWORDS`.
-
-        Raises:
-            JudgeError: another keyword; a value of another kind.
-        """
+        """From keywords that :func:`judge.evaluate` has too: all of :data:`KEYWORDS`."""
         if unknown := [name for name in keywords if name not in KEYWORDS]:
             raise JudgeError(f"unknown keyword '{unknown[0]}'", mend=nearest(unknown[0], [*KEYWORDS]))
         given = {name: value for name, value in keywords.items() if value is not None}
@@ -135,17 +131,13 @@ DEFAULT_OPTIONS = ReadOptions()
 def read_captions(
     path: Given, options: ReadOptions = DEFAULT_OPTIONS, *, side: Side, name: str | None = None
 ) -> Captions:
-    """Read the captions of one side. The format is recognised by content: data/README.md lists all formats.
+    """Read the captions of one side from a file, shards, the folder of a data set, or a table in memory.
 
     Captions are cleaned (:func:`judge.text.cleaning.clean`), and changes are counted; of a refusal that goes on to
     describe the image, the description is kept. Captions of white space alone and refusals are then counted and left
     out; an image without any other caption is absent.
 
-    Args:
-        path: a file, shards, or the folder of a data set; or a table in memory.
-        options: see :class:`ReadOptions`.
-        side: whose captions, if a file holds both sides.
-        name: the captioner; by default the file's stem, or "human".
+    ``side``: whose captions, if a file holds both sides; ``name``: the captioner, by default the file's stem.
 
     Raises:
         JudgeError: the file cannot be read; a record without image id or caption; a caption that is no text or is
@@ -219,7 +211,6 @@ def parse_captions(document: Document, options: ReadOptions, *, side: Side, name
 
 
 def _checked(caption: object, where: str) -> str:
-    """``caption``, if it is a text of at most ``CHARACTERS``."""
     mend = "give the record a text, or remove it"
     if not isinstance(caption, str):
         raise JudgeError(f"caption is {kind_of(caption)}", where=where, mend=mend)

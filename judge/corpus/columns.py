@@ -74,11 +74,7 @@ def check_owners(columns: Mapping[str, str], owners: Collection[str]) -> None:
 def columns_of_table(
     columns: Mapping[str, str], table: Literal["labels", "objects"], roles: Collection[str]
 ) -> dict[str, str]:
-    """Role -> column of a table that holds no captions: {"labels.image_id": "img"} is {"image_id": "img"} of labels.
-
-    Raises:
-        JudgeError: a role that is none of ``roles``.
-    """
+    """Role -> column of a table without captions: {"labels.image_id": "img"} is {"image_id": "img"} of labels."""
     named = [(*split_role(role), column) for role, column in columns.items()]
     found = {held: column for owner, held, column in named if owner == table}
     for role in found.keys() - {*roles}:
@@ -100,11 +96,7 @@ def chosen_column(rows: Sequence[Row], column: str, *, source: str) -> str:
 
 
 def id_column(rows: Sequence[Row], chosen: str | None = None, *, source: str, option: str) -> str:
-    """The column of image ids. Columns of images (in base64, as VLMEvalKit has them) are passed over.
-
-    Raises:
-        JudgeError: as :func:`find_column`.
-    """
+    """The column of image ids. Columns of images (in base64, as VLMEvalKit has them) are passed over."""
     names = []
     for name in columns_of(rows):
         held = [_is_image(cell) for row in rows[:_LOOK_AT] if (cell := row.get(name)) not in (None, "")]
@@ -148,10 +140,7 @@ def find_column(
     """The column of ``what``: the one ``chosen`` by the user, else the one whose name is in the first of ``tiers``.
 
     ``source`` and ``option`` ("--column image_id"), which names a column, are for messages; ``names``: the columns that
-    may be found, all by default.
-
-    Raises:
-        JudgeError: no such column; none, or several, with such names.
+    may be found, all by default. None, or several, with such names is an error.
     """
     if chosen is not None:
         return chosen_column(rows, chosen, source=source)

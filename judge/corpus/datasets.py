@@ -27,7 +27,7 @@ _PLAIN = re.compile(rf"u?int\d+|halffloat|float|double|bool|{_TEXTS.pattern}")
 
 
 class Part(NamedTuple):
-    """A file of a data set; its ``name``, relative to the folder, for messages; its split, None if unknown."""
+    """A file of a data set, its ``name`` relative to the folder, and its split, None if unknown."""
 
     path: Path
     name: str
@@ -35,11 +35,7 @@ class Part(NamedTuple):
 
 
 def find_parts(folder: Path) -> list[Part]:
-    """The Parquet files of the data set in ``folder``, in order; none if it is no data set.
-
-    Raises:
-        JudgeError: a folder of ``save_to_disk``, which has Arrow files instead.
-    """
+    """The Parquet files of the data set in ``folder``, in order; none if it is no data set."""
     if any((folder / name).is_file() for name in _SAVED):
         mend = "write Parquet files instead: dataset.to_parquet('FOLDER/SPLIT.parquet')"
         raise JudgeError("is a folder of save_to_disk", where=str(folder), mend=mend)
@@ -59,11 +55,7 @@ def _part(root: Path, path: Path) -> Part:
 
 
 def read_rows(folder: Path, parts: Sequence[Part]) -> Iterator[Row]:
-    """The rows of all files; those of a split get a column ``split``, if there is none.
-
-    Raises:
-        JudgeError: a file is cut off or damaged, or too large when unpacked; two columns of one name.
-    """
+    """The rows of all files; those of a split get a column ``split``, if there is none."""
     for part in parts:
         where = f"{folder}, {part.name}"
         with faults("Parquet", where):
@@ -95,10 +87,7 @@ def faults(kind: str, source: str) -> Iterator[None]:
 
 
 def load_arrow(given: Any, source: str) -> list[Row]:
-    """Rows of a table in memory: of `datasets`, pyarrow, polars, or any that gives Arrow's C stream.
-
-    Images are not decoded.
-    """
+    """Rows of a table in memory: of `datasets`, pyarrow, polars, or any that gives Arrow's C stream."""
     import pyarrow as pa
 
     with faults("table", source):
@@ -110,11 +99,7 @@ def load_arrow(given: Any, source: str) -> list[Row]:
 
 
 def _parquet_rows(file: Any, source: str) -> Iterator[Row]:
-    """The rows of ``file``, a path or what pyarrow reads bytes from.
-
-    Raises:
-        JudgeError: as :func:`_arrow_rows`.
-    """
+    """The rows of ``file``, a path or what pyarrow reads bytes from."""
     from pyarrow import parquet
 
     with parquet.ParquetFile(file, memory_map=isinstance(file, Path)) as opened:
@@ -127,11 +112,7 @@ def _parquet_rows(file: Any, source: str) -> Iterator[Row]:
 
 
 def _arrow_rows(schema: Any, batches: Callable[[Sequence[str]], Iterable[Any]], source: str) -> Iterator[Row]:
-    """The rows of ``batches`` of columns; the file name of an image is "image.path".
-
-    Columns of texts, numbers and lists of texts are read, and the file names of images; lists of numbers are
-    embeddings.
-    """
+    """The rows of ``batches``: columns of texts, numbers and lists of texts; file names of images ("image.path")."""
     from pyarrow import compute
 
     size = number = 0

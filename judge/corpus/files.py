@@ -57,12 +57,8 @@ _REFUSED = (
 def read_document(path: Given, *, memory: str = "table in memory", value: str = "label") -> Document:
     """Read JSON, JSON lines, CSV, TSV, Parquet, a pickle of plain values, shards or a folder of Parquet files.
 
-    Text is UTF-8, with or without a byte order mark.
-
-    Args:
-        path: a file, or a folder of shards or of Parquet files; or a table in memory.
-        memory: the name of a table in memory, for messages.
-        value: the column of the values of a series.
+    Text is UTF-8, with or without a byte order mark. ``memory``: the name of a table in memory, for messages;
+    ``value``: the column of the values of a series.
 
     Raises:
         JudgeError: missing, another folder, not readable, empty, too large, not UTF-8, or damaged.
@@ -93,11 +89,7 @@ def read_document(path: Given, *, memory: str = "table in memory", value: str = 
 
 
 def _in_memory(given: Any, source: str, value: str) -> Document:
-    """A mapping, a list, or a table of pandas, `datasets`, pyarrow or polars as a document.
-
-    A list or an array that does not hold records has an entry for each image: its place is the image's id. Anything
-    else is refused.
-    """
+    """A table in memory as a document; in a list without records the place of a value is the image's id."""
     given = listed(given)
     if isinstance(given, Mapping) and not any(hasattr(held, "features") for held in given.values()):
         return Document({image: _plain(held) for image, held in given.items()}, source)
@@ -126,7 +118,7 @@ def listed(given: Any) -> Any:
 def _frame_rows(given: Any, source: str, value: str) -> list[Row]:
     """The rows of a series or a frame of pandas, with the named levels of its index as columns.
 
-    The index of a series holds the images if it has one level. A level that repeats the column of its name is none.
+    A level that repeats the column of its name is none.
     """
     if not hasattr(given, "columns"):
         given = (given.rename_axis("image_id") if given.index.nlevels == 1 else given).to_frame(value)

@@ -27,14 +27,10 @@ Vector = npt.NDArray[np.float32]
 
 
 def read_image_features(path: Path) -> dict[str, Vector]:
-    """Image id -> its vector, [D].
+    """Image id -> its vector, [D], of which every value is finite.
 
     The file is numpy's ``.npz`` or a safetensors file, with ``image_id`` [N] and ``features`` [N, D], or with a vector
     of each image by its id; or Parquet with a column ``image_id``, and one of lists or D of numbers.
-
-    Raises:
-        JudgeError: a file that cannot be read; vectors of unequal length; a value that is not finite; an image that
-            occurs twice.
     """
     source, found = str(path), dict[str, Vector]()
     with opening(path, folder="name the file in it", where=f"--image-features {path}"):
@@ -68,9 +64,7 @@ def choose_features(known: Mapping[str, Vector], images: Iterable[str], source: 
 
 
 def _arrays(data: bytes, source: str) -> dict[str, Any]:
-    """The arrays of a file; nothing of it is unpickled."""
-    what, mend = "is no such file, is damaged, or holds Python objects", _SHAPES
-    with explaining(what, source, mend):
+    with explaining("is no such file, is damaged, or holds Python objects", source, _SHAPES):
         if not data.startswith(b"PK"):
             from safetensors.numpy import load
 

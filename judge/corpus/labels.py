@@ -77,10 +77,8 @@ class LabelOptions:
     def with_columns(self, columns: Mapping[str, str], attribute: str, attributes: Collection[str] = ()) -> Self:
         """With the columns that ``columns`` names, as of :class:`judge.corpus.captions.ReadOptions`.
 
-        Args:
-            columns: role -> column: "labels.image_id", "labels.scene", and "labels.gender" of the attribute "gender".
-            attribute: whose labels are read.
-            attributes: others, whose columns may be named too.
+        ``columns``: role -> column: "labels.image_id", "labels.scene", and "labels.gender" of the attribute "gender".
+        ``attributes``: others, whose columns may be named too.
         """
         found = columns_of_table(columns, "labels", {"image_id", "scene", attribute, *attributes})
         scene = None if "scene" in {attribute, *attributes} else found.get("scene")
@@ -110,25 +108,16 @@ class _Label(NamedTuple):
 
 
 def read_labels(
-    path: Given,
-    *,
-    attribute: str = "gender",
-    lexicon: Lexicon | None = None,
-    options: LabelOptions = DEFAULT_OPTIONS,
+    path: Given, *, attribute: str = "gender", lexicon: Lexicon | None = None, options: LabelOptions = DEFAULT_OPTIONS
 ) -> Labels:
     """Read one class per image from a table or from ``{image: label}``, in any format of :func:`read_document`.
 
-    With a lexicon, values are its class names or their spellings ("Female", "F", "woman"), compared without case.
+    ``attribute`` names the column: "bb_gender", "gender", "gender_label", "perceived_gender", "label" or "class". With
+    a ``lexicon``, values are its class names or their spellings ("Female", "F", "woman"), compared without case.
     Without one (skin tone, emotion), the classes are the values as first spelled. Empty values, "Both", "Unsure" and
     the like mean "no class" and leave the image out. If ``options.spellings`` names all classes (of the lexicon;
     without one two or more), every other value means "no class" too. Numbers are refused unless they are spellings:
     published tables disagree on whether 0 is male.
-
-    Args:
-        path: CSV, TSV, JSON, JSON lines, Parquet, one of LIC's pickles, or a table in memory.
-        attribute: names the column: "bb_gender", "gender", "gender_label", "perceived_gender", "label" or "class".
-        lexicon: the attribute's classes; its words are not used.
-        options: how the table is read.
 
     Raises:
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
@@ -161,7 +150,6 @@ def read_labels(
 
 
 def _scenes(document: Document, options: LabelOptions, images: Collection[str]) -> dict[str, str]:
-    """Image id -> scene, of labelled ``images``."""
     value, source = document
     column, found = options.scene_column or "", dict[str, str]()
     if isinstance(value, dict):
@@ -184,15 +172,10 @@ def choose_own(
     lexicon: Lexicon | None = None,
     options: LabelOptions = DEFAULT_OPTIONS,
 ) -> tuple[frozenset[str], Labels]:
-    """The records ("record 1") of a table of labelled captions whose label is their image's.
+    """The records ("record 1") of a table of labelled captions whose label is their image's, at least one.
 
-    ``lexicon`` and ``options`` are as for :func:`read_labels`, except for the rule.
-
-    Returns:
-        The records, and ``labels`` with their number and that of the other records among its votes.
-
-    Raises:
-        JudgeError: as :func:`read_labels`; no record is left.
+    ``lexicon`` and ``options`` are as for :func:`read_labels`, except for the rule. Returned too: ``labels``, with the
+    number of these records and of the others among its votes.
     """
     document = read_document(path)
     if isinstance(document.value, dict):
@@ -218,7 +201,6 @@ def label_columns(attribute: str, *, alone: bool) -> tuple[tuple[str, ...], ...]
 
 
 def _labels(document: Document, attribute: str, lexicon: Lexicon | None, options: LabelOptions) -> Iterator[_Label]:
-    """The records of a document, with their classes."""
     source = document.source
     column, entries = _entries(document, attribute, options)
     spelled = _spellings(lexicon, options, source)
@@ -258,7 +240,6 @@ def _entries(document: Document, attribute: str, options: LabelOptions) -> tuple
 
 
 def _column_entries(rows: Sequence[Row], column: str, options: LabelOptions, source: str) -> Sequence[Entry]:
-    """The entries of a column, of the records that the options choose."""
     image = id_column(rows, options.id_column, source=source, option="--column labels.image_id")
     return row_entries(chosen_rows(rows, options.where, source=source, needed=False), image, column)
 
@@ -296,15 +277,15 @@ def _spellings(lexicon: Lexicon | None, options: LabelOptions, source: str) -> d
 
 def _new_class(value: str, lexicon: Lexicon | None, where: str) -> str:
     """A value that nobody has spelled, as a class; neither a number nor any value beside a lexicon's can be one."""
-    known, shown = sorted(lexicon.classes) if lexicon else [], value[:60]
+    known, short = sorted(lexicon.classes) if lexicon else [], value[:60]
     if _CODE.fullmatch(value) or value in {"True", "False"}:
         number = "the number " if _CODE.fullmatch(value) else ""
-        what = f"label is {number}{shown}, and published tables disagree on what numbers mean"
-        mend = f"look up what the table's numbers mean, and name the class of each: --label-value CLASS={shown}"
+        what = f"label is {number}{short}, and published tables disagree on what numbers mean"
+        mend = f"look up what the table's numbers mean, and name the class of each: --label-value CLASS={short}"
         raise JudgeError(what, where=where, mend=mend + (f" (CLASS: {' or '.join(known)})" if known else ""))
     if known:
-        mend = f"known classes: {', '.join(known)}; correct it, or name its class: --label-value CLASS={shown}"
-        raise JudgeError(f"unknown label '{shown}'", where=where, mend=f"{mend}, or drop it: --label-drop {shown}")
+        mend = f"known classes: {', '.join(known)}; correct it, or name its class: --label-value CLASS={short}"
+        raise JudgeError(f"unknown label '{short}'", where=where, mend=f"{mend}, or drop it: --label-drop {short}")
     return value
 
 
@@ -358,12 +339,8 @@ def derive_labels(
 ) -> Labels:
     """Labels derived from human captions: class k if captions mention k and none mentions another class.
 
-    Args:
-        mentions: image id -> for each of its human captions, the classes that it names.
-        attribute: its name.
-        classes: all classes of the attribute.
-        least: how many captions of the image must mention the class; images with fewer are counted in ``ignored``, as
-            are those that name no class or several.
+    ``mentions``: image id -> for each of its human captions, the classes that it names. At least ``least`` captions
+    must mention the class; images with fewer are counted in ``ignored``, as are those that name no class or several.
 
     Source: the rule that made ``gender.csv`` of the shared COCO captions; with the lexicon "gender" it gives the
     same 3,597 labels.
@@ -385,13 +362,11 @@ def derive_labels(
 
 
 def compare_labels(labels: Labels, mentions: Mapping[str, Sequence[frozenset[str]]]) -> Labels:
-    """Compare given labels with what human captions name, by ``mentions`` as of :func:`derive_labels`.
+    """``labels`` with their ``agreement`` with what human captions name, by ``mentions`` as of :func:`derive_labels`.
 
-    Returns:
-        ``labels`` with their ``agreement``: "images" whose captions name exactly one class; the share of these that
-        "agree", and Cohen's "kappa" (1960; None if either side knows one class alone); "repeats", the share of all
-        labelled images that have the class which their captions name most often. Labels of 100 images or more that
-        repeat 99.5% count as ``derived``.
+    "images" whose captions name exactly one class; the share of these that "agree", and Cohen's "kappa" (1960; None if
+    either side knows one class alone); "repeats", the share of all labelled images that have the class which their
+    captions name most often. Labels of 100 images or more that repeat 99.5% count as ``derived``.
     """
     compared = sorted(labels.by_image.keys() & mentions.keys())
     named = {image: Counter(name for one in mentions[image] for name in one) for image in compared}
@@ -400,7 +375,7 @@ def compare_labels(labels: Labels, mentions: Mapping[str, Sequence[frozenset[str
     repeats = repeated / max(1, len(compared))
     agreed, total = sum(label == name for label, name in pairs), len(pairs)
     first, second = (Counter(pair[part] for pair in pairs) for part in (0, 1))
-    chance = sum(first[name] * second[name] for name in first)
-    kappa = (agreed * total - chance) / (total**2 - chance) if min(len(first), len(second)) > 1 else None
+    expected = sum(first[name] * second[name] for name in first)
+    kappa = (agreed * total - expected) / (total**2 - expected) if min(len(first), len(second)) > 1 else None
     agreement = {"images": total, "agree": agreed / max(1, total), "kappa": kappa, "repeats": repeats}
     return replace(labels, agreement=agreement, derived=len(compared) >= _MANY and repeats >= _REPEATED)

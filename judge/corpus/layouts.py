@@ -1,8 +1,7 @@
 """Captions in a parsed document, in any of the known layouts: :data:`LAYOUTS` lists how to read each.
 
-Every layout is turned into rows, of which :func:`find_captions` then takes the split, the columns and the captions. If
-a file identifies an image only by a row number ("index", "doc_id"), its id is "index:5" or "doc_id:5", because a bare
-5 would join with COCO's image 5. ``columns={"image_id": "index"}`` overrides it.
+If a file identifies an image only by a row number ("index", "doc_id"), its id is "index:5" or "doc_id:5", because a
+bare 5 would join with COCO's image 5. ``columns={"image_id": "index"}`` overrides it.
 """
 
 import ast
@@ -93,9 +92,6 @@ def find_captions(document: object, request: Request) -> Found:
     One request serves both sides, whose layouts may differ: a document without a column of ``columns`` is read as if
     that column had not been named, and one without splits or ``where`` columns is read whole unless they are ``needed``
     (a captioner's captions are joined with the human images of the split).
-
-    Raises:
-        JudgeError: no known layout; no such split or record; columns absent or ambiguous.
     """
     table, source = _as_table(document, request), request.source
     numbered = chosen_rows(table.rows, request.where, source=source, needed=request.needed)
@@ -177,11 +173,7 @@ def row_number(column: str, value: object) -> object:
 
 
 def parse_list(text: str, *, where: str, of: str = "captions") -> list[str]:
-    """The texts in the text of a JSON or Python list (VLMEvalKit writes the latter); nothing in it is run.
-
-    Raises:
-        JudgeError: no list of texts; longer than ``LISTED``.
-    """
+    """The texts in the text of a JSON or Python list (VLMEvalKit writes the latter); nothing in it is run."""
     LISTED.refuse(len(text), where)  # Parsing takes memory.
     value: object = None
     for parse in (json.loads, ast.literal_eval):

@@ -114,11 +114,7 @@ def read_shipped() -> list[Recipe]:
 
 
 def find_recipe(name_or_path: str) -> Path:
-    """The file of a recipe by its name ("coco-gender-skin"), or a YAML file of the user's.
-
-    Raises:
-        JudgeError: no such recipe.
-    """
+    """The file of a recipe by its name ("coco-gender-skin"), or a YAML file of the user's."""
     shipped = shipped_recipes()
     if name_or_path not in shipped and Path(name_or_path).suffix not in {".yaml", ".yml"}:
         mend = nearest(name_or_path, list(shipped)) if shipped else "give a recipe's file"
@@ -127,9 +123,5 @@ def find_recipe(name_or_path: str) -> Path:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in a file.
-
-    Raises:
-        JudgeError: not YAML; a field that is missing, unknown or contradicts another.
-    """
+    """The recipe in a file; a JudgeError for a field that is missing, unknown or contradicts another."""
     return validated(Recipe, read_yaml(path, mend=_MEND), where=str(path), mend=_MEND)

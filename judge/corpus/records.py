@@ -37,10 +37,7 @@ class Placed(dict[str, object]):
 
 
 class Entry(NamedTuple):
-    """One record, not checked yet.
-
-    ``image``: its image id; ``value``: its caption, label or objects; ``at``: its place, in words.
-    """
+    """One record, not checked yet: its image id, its caption, label or objects, and its place, in words."""
 
     image: object
     value: object
@@ -50,10 +47,7 @@ class Entry(NamedTuple):
 def records(value: object, *, source: str, shapes: str = "write each record as an object") -> list[Row]:
     """``value`` as rows. Tables of ArtEmis, which name a painting by two columns, get a column :data:`PAINTING`.
 
-    ``shapes``: what to give instead, for messages.
-
-    Raises:
-        JudgeError: not a list; empty; a record that is not an object.
+    ``shapes``: what to give instead of anything but a list of objects, for messages.
     """
     if not isinstance(value, list):
         raise JudgeError(f"JSON of the wrong shape ({kind_of(value)})", where=source, mend=shapes)

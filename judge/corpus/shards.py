@@ -55,9 +55,6 @@ def read_shards(path: Path, shards: Sequence[Path]) -> list[Row]:
     """A row for each sample: its key (column ``__key__``), the fields of its JSON member, and its text members.
 
     A text member wins over a field of its name.
-
-    Raises:
-        JudgeError: as :func:`read_members`; texts that are none or too large.
     """
     samples: dict[str, tuple[Path, dict[str, str]]] = {}  # Key -> its shard, and kind -> text.
     size = 0
@@ -96,11 +93,8 @@ def read_bytes(shard: Path, member: Member) -> bytes:
 def read_members(path: Path, shards: Sequence[Path]) -> Iterator[tuple[Path, Member]]:
     """The members of all ``shards``, in order, without folders, hidden files and files without a suffix.
 
-    ``path``: the shards as the user named them, for messages.
-
-    Raises:
-        JudgeError: no tar archive, compressed or cut off; a link, device or sparse file; a name that leads elsewhere;
-            two members of one key and kind; a key in two shards.
+    ``path``: the shards as the user named them, for messages. Links, devices, names that lead elsewhere, two members of
+    one key and kind, and a key in two shards are refused.
     """
     home: dict[str, Path] = {}
     for shard in shards:
@@ -117,7 +111,6 @@ def read_members(path: Path, shards: Sequence[Path]) -> Iterator[tuple[Path, Mem
 
 
 def _members(shard: Path, source: str) -> Iterator[Member]:
-    """The members of one shard; see :func:`read_members`."""
     end = 0
     try:
         with open_regular(shard) as file:

@@ -19,12 +19,8 @@ Protocol = Literal["paper", "crossfit"]
 class Split:
     """Image ids of one training and of the images that it is scored on; pairwise disjoint.
 
-    Attributes:
-        train: images the judge learns from.
-        test: images it is scored on.
-        validation: images that choose among epochs; empty where the metric has none.
-        weights: class -> weight of its images in training, 1 on average; equal if classes are balanced.
-        fold: 0-based number among the splits of one seed.
+    ``validation``: images that choose among epochs, empty where the metric has none. ``weights``: class -> weight of
+    its images in training, 1 on average; equal if classes are balanced. ``fold``: number, from 0, within one seed.
     """
 
     train: tuple[str, ...]
@@ -37,12 +33,10 @@ class Split:
 def holdout_split(
     classes: Mapping[str, str], *, seed: int, test: float = 0.1, validation: float = 0.0, balanced: bool = True
 ) -> Split:
-    """LIC's split: every class subsampled to the size of the rarest, then a balanced hold-out.
+    """LIC's split: every class subsampled to the size of the rarest, unless not ``balanced``, then a hold-out.
 
     ``test``, ``validation``: shares of each class that are held out (LIC 0.1; ImageCaptioner2 0.2), and that choose an
-    epoch (0.1). ``balanced``: False to leave every class at its size.
-
-    Source: CVPR 2022, section 5 ("balanced split with equal number of images per value").
+    epoch (0.1). Source: CVPR 2022, section 5 ("balanced split with equal number of images per value").
     """
     generator = np.random.default_rng(seed)
     images, names = sorted(classes), sorted(set(classes.values()))

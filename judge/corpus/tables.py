@@ -47,11 +47,7 @@ _COST = 12
 
 
 def load_json(text: str, *, source: str) -> object:
-    """The value of a JSON file; for JSON lines, the list of rows.
-
-    Raises:
-        JudgeError: not JSON; an object with the same key twice (the second would hide the first); too large.
-    """
+    """The value of a JSON file; for JSON lines, the list of rows. An object with one key twice is refused."""
     where, count = source, text.count
     size = ROW * count("{") + LIST * count("[") + CELL * count(",") + QUOTED * count('"') // 2 + TEXT * len(text)
     refuse_large(size, source)
@@ -101,8 +97,8 @@ def frame_rows(value: object, source: str) -> object:
         return data
     if isinstance(names, list) and isinstance(data, list):
         keys, header = held.get("index", [*range(len(data))]), header_of(names, source)
-        whole = all(isinstance(row, list) and len(row) == len(header) for row in data)
-        if not whole or not isinstance(keys, list) or len(keys) != len(data):
+        rectangular = all(isinstance(row, list) and len(row) == len(header) for row in data)
+        if not rectangular or not isinstance(keys, list) or len(keys) != len(data):
             return value
         rows = [dict(zip(header, row, strict=True)) for row in data]
     elif not parts or not all(isinstance(part, dict) for part in parts):
@@ -132,12 +128,7 @@ def _without_preamble(text: str) -> tuple[str, str]:
 def load_csv(text: str, *, source: str) -> list[Row]:
     """Rows of a table with a header line and commas, tabs, semicolons or bars; every cell stays a text, "NA" too.
 
-    Flickr8k's and Flickr30k's .token files, which have no header, are recognised: ``IMAGE.jpg#NUMBER``, a tab, a
-    caption.
-
-    Raises:
-        JudgeError: a quote that never ends; a row that is longer or shorter than the header; a repeated column name;
-            too large.
+    Flickr8k's and Flickr30k's .token files have no header: ``IMAGE.jpg#NUMBER``, a tab, a caption.
     """
     if _FLICKR.match(text):
         named = (line.split("\t", 1) for line in text.splitlines() if line)
@@ -228,13 +219,9 @@ class _PlainUnpickler(_Unpickler):
 
 
 def load_pickle(data: bytes, *, source: str) -> object:
-    """The value of a pickle (protocols 0 to 5) made of lists, dicts, texts and numbers.
+    """The value of a pickle (protocols 0 to 5) made of lists, dicts, texts and numbers; any other one is refused.
 
     If a number comes first and another value follows, as ArtEmis's code writes files, that value is returned.
-
-    Raises:
-        JudgeError: it names a class (numpy scalars do), builds an object, a tuple or a set, is cut off or is no pickle;
-            it has one list in two places; a number has over 64 bits; too large.
     """
     size = _COST * len(data) + sum(cost * data.count(code) for code, cost in _COSTS.items())
     refuse_large(size, source, instead="give JSON")

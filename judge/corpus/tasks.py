@@ -75,10 +75,6 @@ def read_tasks(path: Given, *, columns: Mapping[str, str] | None = None) -> Task
 
     Names are compared without case and outer white space; order and repetition mean nothing. ``columns`` names
     columns of a table that are not recognised: ``{"objects.image_id": "img", "objects.object": "thing"}``.
-
-    Raises:
-        JudgeError: none of these; columns absent or ambiguous; an odd image id or name; an index out of range;
-            no task in the whole file.
     """
     value, source = read_document(path, memory="objects in memory", value="objects")
     names: Sequence[str] = ()
@@ -105,11 +101,9 @@ def read_tasks(path: Given, *, columns: Mapping[str, str] | None = None) -> Task
 
 
 def _instances(value: Mapping[str, object], source: str) -> tuple[list[str], list[Entry], int]:
-    """COCO's ``{"images", "annotations", "categories"}``.
+    """All names, entries, and the number of annotations of unlisted images, of COCO's instances.
 
-    Returns:
-        All category names; entries whose value is a list of names, an empty one for each listed image; the number of
-        annotations of images that are not listed.
+    The value of an entry is a list of names; each listed image has an entry with an empty one.
     """
     parts = [key for key in ("categories", "annotations", "images") if value.get(key) or key != "images"]
     rows = {key: records(value[key], source=f"{source}, '{key}'", shapes=_SHAPES) for key in parts}
@@ -195,17 +189,11 @@ def _name(value: object, where: str) -> str:
 
 
 def derive_tasks(mentions: Mapping[str, Sequence[frozenset[str]]], *, names: Iterable[str]) -> Tasks:
-    """Tasks derived from human captions: an image shows task t if one of its captions names t.
+    """Tasks of every image with a human caption: it shows task t if one of its captions names t.
 
     One caption is enough: that makes the fewest errors if five people write what they notice (CHAIR, Rohrbach et al.
-    2018, section 2).
-
-    Args:
-        mentions: image id -> for each of its human captions, the tasks that it names (``Lexicon.mentions``).
-        names: all tasks; others that captions name are passed over.
-
-    Returns:
-        Tasks of every image with a caption. ``ignored`` counts the images in which no task is named.
+    2018, section 2). ``mentions``: image id -> for each of its captions, the tasks that it names; tasks that are not
+    among ``names`` are passed over. ``ignored`` counts the images in which no task is named.
     """
     known = frozenset(names)
     shown = {image: frozenset().union(*captions) & known for image, captions in mentions.items() if captions}
@@ -226,12 +214,8 @@ def join_tasks(first: Tasks, second: Tasks) -> Tasks:
 def usable(tasks: Tasks, images: Collection[str]) -> tuple[Tasks, dict[str, tuple[str, ...]]]:
     """The tasks that vary among ``images``, for these alone: one that none or all of them show cannot be learnt.
 
-    Returns:
-        The tasks; and what was left out (reason -> names, sorted): "tasks never present" and "tasks always present",
-        and images "without tasks" (unknown here).
-
-    Raises:
-        JudgeError: no image is known here; no task is left.
+    Also returned is what was left out (reason -> names, sorted): "tasks never present" and "tasks always present", and
+    images "without tasks" (unknown here). If no image is known here, or no task is left, that is an error.
     """
     known = [image for image in dict.fromkeys(images) if image in tasks.by_image]
     if not known:

@@ -1,7 +1,4 @@
-"""Images in WebDataset shards or in Parquet files of `datasets`, read where they lie.
-
-:mod:`judge.masking.images` lists and reads images of folders, shards and data sets alike; nothing is unpacked to disk.
-"""
+"""Images in WebDataset shards or in Parquet files of `datasets`, read where they lie: nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ from judge.errors import JudgeError
 from judge.utils.reading import PICTURE, refuse_large, regular
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
-_State = tuple[int, int]
-"""Size of a file, and when it was changed last (ns)."""
+_State = tuple[int, int]  # Size of a file, and when it was changed last (ns).
 _COLUMNS = (("image", "img", "picture", "photo"), ("jpg", "jpeg", "png", "webp"))
 
 
@@ -35,10 +31,9 @@ def usable_id(value: object) -> str | None:
 def find_archive(path: Path) -> Archive | None:
     """The archive at ``path``, remembered until that changes; None for a folder of images, or if there is nothing.
 
-    - Shards: a tar archive, or a folder that holds ``*.tar`` and no image beside them. An image is called by its
-      key and suffix.
-    - A data set: a folder of Parquet files with a column of images. An image is called by its image id; if several
-      rows have the id, it is that of the first.
+    Shards are a tar archive, or a folder that holds ``*.tar`` and no image beside them; an image is called by its key
+    and suffix. A data set is a folder of Parquet files with a column of images; an image is called by its image id,
+    and of several rows with that id the first counts.
     """
     try:
         return _find(path, path.stat().st_mtime_ns)

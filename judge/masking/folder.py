@@ -133,14 +133,11 @@ class Finished:
 
 @dataclass(frozen=True)
 class MaskFolder:
-    """Mask a folder of images.
+    """Mask a folder of images, shards, or a data set.
 
-    Attributes:
-        images: the folder; or shards, or a data set.
-        out: where masked images are written, at the same places, as PNG; must exist.
-        reserved: names in ``out`` that no masked image may have.
-        finished: images that a killed command has masked, which are not masked again; None for none.
-        truth: ground truth beside the detector, to measure it by; None for none.
+    Masked images are written into ``out``, which must exist, at the same places, as PNG; ``reserved`` are names that
+    none may have. Images that a killed command has ``finished`` are not masked again. ``truth``: ground truth beside
+    the detector, to measure it by.
     """
 
     images: Path
@@ -163,8 +160,8 @@ class MaskFolder:
         result = Masked()
         targets = list(self._targets(names, result).items())
         step = max(1, len(targets) // _CANDIDATES)
-        shown = {name for name, _ in targets[::step][:_CANDIDATES]}
-        jobs = (partial(self._mask, name, target, name in shown) for name, target in targets)
+        on_sheet = {name for name, _ in targets[::step][:_CANDIDATES]}
+        jobs = (partial(self._mask, name, target, name in on_sheet) for name, target in targets)
         workers, threads = workers or cpu_count(), cv2.getNumThreads()
         cv2.setNumThreads(1)  # Threads of OpenCV would compete with ours.
         try:
@@ -198,10 +195,10 @@ class MaskFolder:
                 folders |= dict.fromkeys(above, name)
         return targets
 
-    def _mask(self, name: str, target: str, shown: bool) -> Masked:
+    def _mask(self, name: str, target: str, on_sheet: bool) -> Masked:
         """Mask one image; one for the contact sheet is masked again even if it is finished."""
         done = Masked()
-        if self.finished and not shown and (row := self.finished.find(self.images, name)):
+        if self.finished and not on_sheet and (row := self.finished.find(self.images, name)):
             if isinstance(self.detector, GroundTruth):
                 with suppress(JudgeError):
                     self.detector.instances(name)  # It notes contradictions among its annotations.
@@ -218,6 +215,6 @@ class MaskFolder:
             done.rows.append(Row(name, target, measured))
             if self.finished:
                 self.finished.add(self.images, done.rows[0])
-            if shown:
+            if on_sheet:
                 done.tiles.append((bool(region.any()), before_and_after(name, image.pixels, pixels, region)))
         return done

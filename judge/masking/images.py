@@ -39,7 +39,6 @@ def list_images(folder: Path) -> list[str]:
     """The names of the images in ``folder`` and below (POSIX paths relative to it), sorted; recognised by suffix.
 
     Links to folders are not followed. Hidden files and folders are left out, and the contact sheet of masked images.
-    WebDataset shards and data sets with images work like folders: see :mod:`judge.masking.archives`.
     """
     if archive := find_archive(folder):
         return list(archive.names)
@@ -84,14 +83,9 @@ def read_image(folder: Path, name: str) -> LoadedImage:
     Palettes are looked up, grey becomes RGB, CMYK is converted as Pillow does; of 16 bits the upper 8 count;
     an alpha channel is dropped, as captioners' own preprocessing drops it; of an animation the first frame counts.
     Images of more than ``MAX_PIXELS`` (width x height) are refused as decompression bombs.
-
-    Raises:
-        JudgeError: outside the folder, missing, empty, not an image, truncated, too large, of floating-point pixels.
     """
-    archive = find_archive(folder)
-    data = read_bytes(folder, name)
-    where = archive.where(name) if archive else str(folder / name)
-    pixels, turned = decode(data, where=where)
+    archive, data = find_archive(folder), read_bytes(folder, name)
+    pixels, turned = decode(data, where=archive.where(name) if archive else str(folder / name))
     return LoadedImage(name, pixels, turned, digest_of(data))
 
 
@@ -189,7 +183,6 @@ def locate(folder: Path, names: Sequence[str]) -> dict[str, str]:
     """Name in a file -> the image's name in ``folder``, for images that lie in another place below it.
 
     An image is found by the last part of its name, or its number: "000000000139.jpg" in "val2017/000000000139.jpg".
-    Names that are found nowhere are left out; two images that match are refused.
     """
 
     def last_part(name: str) -> str:

@@ -49,11 +49,8 @@ class LoadedImage:
 class Instance:
     """One thing in an image of ``size`` (height, width), and its category.
 
-    Attributes:
-        box: x, y, width, height in pixels, from the upper left corner, as in COCO.
-        counts: run lengths of its mask in COCO's compressed form, column by column.
-        score: the detector's confidence in [0, 1]; 1 for ground truth.
-        crowd: the mask covers a group (COCO's ``iscrowd``).
+    ``counts``: run lengths of its mask in COCO's compressed form, column by column; ``score``: the detector's
+    confidence in [0, 1], 1 for ground truth; ``crowd``: the mask covers a group (COCO's ``iscrowd``).
     """
 
     label: str

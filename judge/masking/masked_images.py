@@ -32,7 +32,7 @@ class MaskedImages:
         hiding: what is hidden, and how; None for images as they are.
         hidden: name -> the instances that are hidden; where the background is, those that are not.
         regions: name -> boxes of visible things; empty if no judge needs them.
-        masks: statistics of what is hidden: see :func:`judge.masking.measured.measure_masks`; None if nothing is to be.
+        masks: the result of :func:`judge.masking.measured.measure_masks`; None if nothing is hidden.
         doubts: what a user must know of the masks, a sentence each.
         checksums: name -> checksum of the image's file, where it has been read already.
     """
@@ -92,11 +92,10 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
     failures: Failures | None = None,
     progress: Progress | None = None,
 ) -> MaskedImages:
-    """Find, once for each image, what is to be hidden and where other things are.
+    """Find, once for each image, what is to be hidden and, with ``regions``, where other things are.
 
     Arguments are as of :class:`MaskedImages` and :func:`~judge.masking.detectors.detect_images`. ``truth``: ground
-    truth beside the detector, to measure it by. ``regions``: also compute the boxes of visible things,
-    which need the same least score as hidden ones.
+    truth beside the detector, to measure it by.
     """
     found, boxes = dict[str, tuple[Instance, ...]](), dict[str, tuple[Box, ...]]()
     checksums, statistics = dict[str, str](), list[MaskStatistics]()
@@ -110,11 +109,11 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
         if regions:
             boxes[image.name] = visible_boxes(instances, region, threshold=how.threshold)
     kept = {image: name for image, name in names.items() if name in found}
-    shown = MaskedImages(folder, kept, regions=boxes, checksums=checksums)
+    visible = MaskedImages(folder, kept, regions=boxes, checksums=checksums)
     if hiding is None:
-        return shown
+        return visible
     masks = measure_masks(statistics, hides_people=PERSON in hiding.labels)
-    return replace(shown, hiding=hiding, hidden=found, masks=masks, doubts=doubts_of(detector, hiding, statistics))
+    return replace(visible, hiding=hiding, hidden=found, masks=masks, doubts=doubts_of(detector, hiding, statistics))
 
 
 def doubts_of(detector: Detector, hiding: Hiding, statistics: Sequence[MaskStatistics]) -> list[str]:
@@ -125,9 +124,9 @@ def doubts_of(detector: Detector, hiding: Hiding, statistics: Sequence[MaskStati
     if isinstance(detector, GroundTruth) and (count := sum(one.turned for one in statistics)):
         what = "their EXIF orientation turned or mirrored them, and masks are taken to be drawn on the upright image"
         doubts.append(Doubt(f"{count:,} images: {what}. Look at some of them, with judge mask."))
-    people = [one.share > _HALF or one.corners for one in statistics if one.people and one.instances]
-    if sum(people) > _MANY * len(people):
-        what = f"masks hide half of the pixels or all four corners in {sum(people):,} of {len(people):,} images"
+    large = [one.share > _HALF or one.corners for one in statistics if one.people and one.instances]
+    if sum(large) > _MANY * len(large):
+        what = f"masks hide half of the pixels or all four corners in {sum(large):,} of {len(large):,} images"
         doubts.append(Doubt(f"{what}: see on the contact sheet of judge mask that they hide people alone."))
     return doubts
 

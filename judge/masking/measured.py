@@ -36,12 +36,7 @@ class MaskStatistics(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        image: LoadedImage,
-        hiding: Hiding,
-        chosen: Sequence[Instance],
-        region: BoolMask,
-        truth: GroundTruth | None,
+        cls, image: LoadedImage, hiding: Hiding, chosen: Sequence[Instance], region: BoolMask, truth: GroundTruth | None
     ) -> Self:
         """Statistics of hiding the pixels ``region`` of the instances ``chosen``; ``truth`` may not know the image."""
         pixels, known = None, None
@@ -62,11 +57,10 @@ class MaskStatistics(NamedTuple):
 def measure_masks(statistics: Sequence[MaskStatistics], *, hides_people: bool) -> dict[str, Any]:
     """The entry "masks" of a run: shares in [0, 1].
 
-    Returns:
-        ``of`` (images), ``images`` (share in which something is hidden), ``people`` (share in which somebody is; None
-        where only objects are hidden), ``pixels`` (mean share of an image's pixels that is hidden), ``corners`` (share
-        of images whose four corners instances cover), ``recall`` and ``precision`` (of the detector's pixels against
-        those of ground truth; None where there are none).
+    ``of`` (images), ``images`` (share in which something is hidden), ``people`` (share in which somebody is; None
+    where only objects are hidden), ``pixels`` (mean share of an image's pixels that is hidden), ``corners`` (share
+    of images whose four corners instances cover), ``recall`` and ``precision`` (of the detector's pixels against
+    those of ground truth; None where there are none).
     """
     of = max(len(statistics), 1)
     known = np.array([one.pixels for one in statistics if one.pixels is not None], dtype=np.int64).reshape(-1, 3)
@@ -130,11 +124,9 @@ class DetectorRow:
 
 
 def count(truth: Sequence[Instance], found: Sequence[Instance], region: BoolMask) -> list[int]:
-    """Count the pixels of one image, [H, W], of which a detector that ``found`` instances hides the ``region``.
+    """Pixels of people in one image: by ``truth``, by a detector, by both, left visible, and all that it hides.
 
-    Returns:
-        Pixels of people, by ground truth; by the detector; by both; those of ground truth that hiding what the detector
-        found leaves visible; and those that it hides, rightly or wrongly.
+    ``found``: the instances of the detector; ``region``: the pixels, [H, W], that are hidden because of them.
     """
     people, mask = union(truth, region.shape), union(found, region.shape)
     return [int(pixels.sum()) for pixels in (people, mask, people & mask, people & ~region, region)]

@@ -118,11 +118,7 @@ class Aligner:
     delta: float | None = None
 
     def align(self, human: Sequence[Words], generated: Iterable[Words]) -> tuple[list[Words], AlignmentReport]:
-        """The aligned human captions, in order and of unchanged lengths, and a report.
-
-        Raises ValueError for ``contextual`` without vectors, and for a ``delta`` out of range.
-        """
-        human = list(human)
+        """The aligned human captions, in order and of unchanged lengths, and a report."""
         gaps, delta = self.gaps(_counts(human), _counts(generated))
         return substitute(human, gaps.substitutes(delta)), gaps.report(delta)
 

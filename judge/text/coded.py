@@ -81,7 +81,8 @@ class Coded:
         order = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(codes))]
         rank = np.empty(len(self.words), dtype=np.int64)
         rank[order] = np.arange(len(order))
-        return type(self)(tuple([self.words[place] for place in order.tolist()]), rank[codes], _starts(lengths))
+        words = tuple([self.words[place] for place in order.tolist()])
+        return type(self)(words, rank[codes], np.append(0, np.cumsum(lengths)))
 
 
 def ranges(starts: IntArray, lengths: IntArray) -> IntArray:
@@ -90,20 +91,12 @@ def ranges(starts: IntArray, lengths: IntArray) -> IntArray:
     return np.asarray(np.repeat(starts - before, lengths) + np.arange(lengths.sum()))
 
 
-def _starts(lengths: IntArray) -> IntArray:
-    return np.append(0, np.cumsum(lengths))
-
-
 @dataclass(frozen=True, eq=False)
 class SampleTable:
     """N samples of one side and caption index as arrays.
 
-    Attributes:
-        images: the image of each.
-        seen: the image that a judge sees with each, if any.
-        scenes: image id -> the scene that it shows, where images show any.
-        coded: the words of each.
-        truth: which classes are true of each, [N, classes].
+    ``images``: the image of each, and ``seen`` the one that a judge sees with it, if any; ``scenes``: image id -> the
+    scene that it shows, where images show any; ``truth``: which classes are true of each, [N, classes].
     """
 
     images: tuple[str, ...]

@@ -21,7 +21,7 @@ from judge.text.coded import Coded
 from judge.text.vector_files import FloatArray32, read_file
 from judge.types import FloatArray, Words
 from judge.utils.files import from_home
-from judge.utils.hub import advice_on_path, explaining, first_line, is_of_library, quiet_hub
+from judge.utils.hub import advice_on_path, fetch, loading
 from judge.utils.reading import memory_limit, opening, regular
 
 #: Miller's wordllama (MIT): 256 numbers for each of 32,000 tokens. Its wheel holds the table; it needs no hub.
@@ -35,9 +35,6 @@ class Embedding:
 
     ``reference`` is ``wordllama``; a folder of model2vec's (``model.safetensors``, ``tokenizer.json``), or its name on
     the hub; or a file of word vectors (:func:`judge.text.vector_files.read_file`). ``key``: checksum of the files.
-
-    Raises:
-        JudgeError: no such table; a damaged one.
     """
 
     def __init__(self, reference: str) -> None:
@@ -65,10 +62,7 @@ class Embedding:
         return np.asarray(rows * _inverse(np.linalg.norm(rows, axis=1))[:, None])
 
     def factors(self, captions: Coded) -> tuple[Any, FloatArray]:
-        """What each word's vector counts in each caption, [N, V], sparse; and these vectors, [V, D].
-
-        Embeddings are their product.
-        """
+        """Embeddings as a product: what each word counts in each caption, [N, V], sparse; vectors of words, [V, D]."""
         from scipy.sparse import diags
 
         counts, vectors = _counts(captions), self.words(captions.words).astype(np.float64)
@@ -118,19 +112,8 @@ def _find(reference: str) -> list[Path]:
     if advice_on_path(reference) or reference.partition("@")[0].count("/") != 1:
         mend = "check the path; a name on the hub is OWNER/NAME"
         raise JudgeError("no such file or folder", where=where, mend=mend)
-    return [_fetch(reference, file, where) for file in ("model.safetensors", "tokenizer.json")]
-
-
-def _fetch(name: str, file: str, where: str) -> Path:
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    name, _, revision = name.partition("@")
-    with quiet_hub(), explaining(f"{file} cannot be fetched", where, _INSTEAD):
-        try:
-            return Path(hf_hub_download(name, file, revision=revision or None, local_files_only=True))
-        except LocalEntryNotFoundError:
-            return Path(hf_hub_download(name, file, revision=revision or None))
+    folder = fetch(reference, where, what="cannot be fetched", mend=_INSTEAD)
+    return [folder / "model.safetensors", folder / "tokenizer.json"]
 
 
 def _of_file(reference: str) -> Callable[[Sequence[str]], FloatArray32]:
@@ -152,13 +135,9 @@ def _of_tokens(weights: Path, tokenizer: Path, reference: str) -> Callable[[Sequ
         size = regular(weights).stat().st_size
     if size > memory_limit():
         raise JudgeError(f"{weights.name} has {size:,} bytes, more than fit into memory", where=where, mend=_INSTEAD)
-    try:
+    with loading("cannot be read", where, _INSTEAD):
         tensors = load_file(weights)
         tokens = Tokenizer.from_file(str(regular(tokenizer)))
-    except BaseException as error:
-        if not is_of_library(error):
-            raise
-        raise JudgeError(f"cannot be read ({first_line(error)})", where=where, mend=_INSTEAD) from error
     tables = [table for table in tensors.values() if table.ndim == 2 and table.dtype.kind == "f"]
     if len(tables) != 1 or len(tables[0]) < tokens.get_vocab_size() or not np.isfinite(tables[0]).all():
         raise JudgeError("holds no table with a finite vector for each token", where=where, mend=_INSTEAD)
@@ -177,6 +156,5 @@ def _checksum(files: Sequence[Path]) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for file in files:
         with opening(file, folder="name the file", absent=_INSTEAD), regular(file).open("rb") as opened:
-            while block := opened.read(2**20):
-                digest.update(block)
+            hashlib.file_digest(opened, lambda: digest)
     return digest.hexdigest()

@@ -174,17 +174,12 @@ def load_lexicon(name_or_path: str) -> Lexicon:
 
 
 def spell(words: Lexicon | Mapping[str, Collection[str]], name: str) -> str:
-    """Words in memory as :func:`load_lexicon` reads them: the text of a lexicon file, as JSON.
+    """A lexicon, or class -> words, as :func:`load_lexicon` reads them: the text of a lexicon file, as JSON.
 
         >>> list(load_lexicon(spell({"child": ["boy", "girl"], "adult": ["man", "woman"]}, "who")).classes)
         ['child', 'adult']
 
-    Args:
-        words: a lexicon, or class -> its words.
-        name: of the attribute, for words that have none.
-
-    Raises:
-        JudgeError: there are no classes, or a class or a word is no text.
+    ``name``: of the attribute, for words that have none.
     """
     if not isinstance(words, Lexicon):
         lists = {key: [of] if isinstance(of, str) else of for key, of in words.items()}
@@ -199,12 +194,6 @@ def spell(words: Lexicon | Mapping[str, Collection[str]], name: str) -> str:
     found = {part: {key: sorted(of) for key, of in table.items()} for part, table in tables.items()}
     found |= {part: getattr(words, part) for part in ("name", "token", "counterparts", "language", "wider")}
     return json.dumps(found | {"hidden_only": sorted(words.hidden_only)}, ensure_ascii=False)
-
-
-@cache
-def _load_shipped(name: str) -> Lexicon:
-    """Cached: reading the YAML takes a tenth of a second."""
-    return _load(name)
 
 
 def _load(name_or_path: str, within: tuple[str, ...] = ()) -> Lexicon:
@@ -234,6 +223,9 @@ def _load(name_or_path: str, within: tuple[str, ...] = ()) -> Lexicon:
     return _extend(found, base, source, where)
 
 
+_load_shipped = cache(_load)  # Reading the YAML takes a tenth of a second.
+
+
 def _word(text: str) -> str:
     """An entry in lower case, its words separated by one space."""
     if not text.strip():
@@ -253,7 +245,6 @@ def _alternatives(text: str) -> list[str]:
 
 
 def _words(entries: Collection[str]) -> frozenset[str]:
-    """All entries that a list stands for."""
     found = tuple(islice(chain.from_iterable(map(_expand, entries)), _MOST + 1))
     if len(found) > _MOST:
         raise ValueError(f"stands for more than {_MOST:,} words")
@@ -314,7 +305,6 @@ def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexic
 
 
 def _joined(one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Class -> the words of both."""
     return {name: one.get(name, frozenset()) | other.get(name, frozenset()) for name in {**one, **other}}
 
 

@@ -222,7 +222,7 @@ class SideWords:
         return Survey(
             captions=len(self.raw),
             foreign=bool(lexicon and self.is_foreign(other, lexicon.language)),
-            revealing=_most({word: len(places) for word, places in revealing.items()}),
+            revealing=dict(Counter({word: len(places) for word, places in revealing.items()}).most_common(5)),
             affected=len(affected),
             empty=source.empty,
             refused=source.refused,
@@ -265,10 +265,6 @@ def _guesses(counts: IntArray, sizes: IntArray, keys: IntArray, own: IntArray) -
 def _anybody() -> frozenset[str]:
     """Words for people that name no class."""
     return frozenset(load_lexicon("coco-objects").classes["person"])
-
-
-def _most(counts: Mapping[str, int]) -> dict[str, int]:
-    return dict(Counter(counts).most_common(5))
 
 
 def _glued(token: str, words: tuple[str, ...]) -> str:

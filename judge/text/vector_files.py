@@ -40,11 +40,7 @@ _REFUSED = (
 
 
 def read_file(reference: str, wanted: Set[str] | None) -> Rows:
-    """Vectors of the words ``wanted``, None for the first word; if a word occurs twice, its first vector counts.
-
-    Refused: no such file, a folder, empty, no known format, cut off, damaged, of mixed width; a word that is not UTF-8;
-    a value of a wanted word that is no finite number. Lines count from 1.
-    """
+    """Vectors of the words ``wanted``, None for the first word; if a word occurs twice, its first vector counts."""
     where = f"--vectors {reference}"
     with opening(reference, folder="give one file", absent="give corpus, or a file", where=where):
         file = open_regular(from_home(reference))
@@ -59,7 +55,6 @@ def read_file(reference: str, wanted: Set[str] | None) -> Rows:
 
 
 def _read(stream: io.BufferedReader, source: str, wanted: Set[str] | None) -> Rows:
-    """The vectors of :func:`read_file`."""
     head = stream.read(_HEAD)
     for marks, what, mend in _REFUSED:
         if head.startswith(marks):

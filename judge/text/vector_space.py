@@ -47,7 +47,7 @@ class VectorSpace:
         found = Counter(word for words in captions for word in {*words})
         known = [word for word, count in found.items() if count >= _LEAST and kind != "embedding"]
         self._counter = (
-            TfidfVectorizer(analyzer=_same, vocabulary=sorted(known), sublinear_tf=True) if len(known) > 1 else None
+            TfidfVectorizer(analyzer=tuple, vocabulary=sorted(known), sublinear_tf=True) if len(known) > 1 else None
         )
         if self._counter:
             counts = self._counter.fit_transform(captions)
@@ -74,10 +74,6 @@ class VectorSpace:
     def vectors(self, words: Reals, embedding: Reals) -> Reals:
         """[N, D] of captions, or of sums of captions, of these parts."""
         return np.asarray(_blocks(words, embedding) @ self._axes)
-
-
-def _same(words: Words) -> Words:
-    return words
 
 
 def _blocks(*parts: Reals) -> Reals:

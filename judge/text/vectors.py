@@ -42,13 +42,10 @@ _FEW = 300
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Words and their vectors.
+    """Words in alphabetical order, with their rows of ``matrix``, [V, D], finite, no row all zero.
 
-    Attributes:
-        rows: word -> row of ``matrix``, [V, D], finite, no row all zero; words in alphabetical order.
-        source: where they come from, for reports.
-        missing: number of requested words without a vector.
-        delta: the default cosine distance below which one word may replace another.
+    ``source``: where they come from, for reports; ``missing``: number of requested words without a vector; ``delta``:
+    the default cosine distance below which one word may replace another.
     """
 
     rows: Mapping[str, int]

@@ -21,8 +21,8 @@ from judge.commands.evaluate import RunConfig
 from judge.commands.mask import MaskConfig
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.labels import LabelOptions, read_labels
-from judge.corpus.ratings import read_human_scores
 from judge.corpus.recipes import read_recipe, shipped_recipes
+from judge.corpus.scores import read_human_scores
 from judge.corpus.tasks import read_tasks
 from judge.masking import archives
 from judge.masking.detectors.ground_truth import GroundTruth

@@ -19,18 +19,15 @@ from judge.corpus.tasks import read_tasks
 from judge.utils.files import is_encodable
 
 
-@pytest.mark.parametrize(
-    ("record", "field", "expected"),
-    [
-        ({"caption": "x"}, "image_id", "is missing"),
-        ({"image_id": 1.5, "caption": "x"}, "image_id", "is 1.5"),
-        ({"image_id": 2}, "caption", "is missing"),
-        ({"image_id": 2, "caption": None}, "caption", "is null"),
-        ({"image_id": 2, "caption": ["x", "y"]}, "caption", "is a list"),
-        ({"image_id": 2, "caption": "x" * 100_000}, "caption", "has over 50,000 characters"),
-        ({"image_id": 2, "caption": "\ud83d"}, "caption", "is not valid Unicode (half of a surrogate pair)"),
-    ],
-)
+@pytest.mark.parametrize(("record", "field", "expected"), [
+    ({"caption": "x"}, "image_id", "is missing"),
+    ({"image_id": 1.5, "caption": "x"}, "image_id", "is 1.5"),
+    ({"image_id": 2}, "caption", "is missing"),
+    ({"image_id": 2, "caption": None}, "caption", "is null"),
+    ({"image_id": 2, "caption": ["x", "y"]}, "caption", "is a list"),
+    ({"image_id": 2, "caption": "x" * 100_000}, "caption", "has over 50,000 characters"),
+    ({"image_id": 2, "caption": "\ud83d"}, "caption", "is not valid Unicode (half of a surrogate pair)"),
+])  # fmt: skip
 @pytest.mark.parametrize("lines", [False, True])
 def test_bad_record(write: Write, record: object, field: str, expected: str, lines: bool) -> None:
     what = {
@@ -74,31 +71,28 @@ def test_images_whose_names_differ_by_their_suffix(write: Write) -> None:
         assert found.by_image.keys() == {"1", "2"}
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"", "file is empty. Give a file with captions or labels in it."),
-        (b"[]", "holds no records. Give a file with at least one."),
-        (b"{}", "holds no captions. Give at least one."),
-        (b'[{"image_id": 1,', "not JSON (Expecting property name enclosed in double quotes at line 1, column 17)."),
-        (b'{"a": 1}\n{"a": ', "line 2: not JSON (Expecting value at line 1, column 7)."),
-        (b"[" * 100_000, "not JSON that can be read (maximum recursion depth exceeded"),
-        (b"[" + b"9" * 5000 + b"]", "holds a number of over 4,300 digits. Write it shorter, or set the environment"),
-        (b'{"images": [{"id": 1}]}', "'images' without 'annotations' or 'sentences'."),
-        (b'{"images": [{"sentences": "x"}]}', "record 1, field 'sentences': is not a list of objects."),
-        (b"image_id,caption\n1,\xe9t\xe9\n", "not UTF-8 (byte 0xe9 on line 2). Save it as UTF-8."),
-        ("image_id,caption\n".encode("utf-16"), "is UTF-16 text. Save it as UTF-8."),
-        ("image_id,caption\n".encode("utf-32"), "is UTF-32 text. Save it as UTF-8."),
-        (b"\x89PNG\r\n\x1a\n\0\0", "is an image. Give JSON or a table."),
-        (b"\xff\xd8\xff\xe0\0\x10JFIF", "is an image. Give JSON or a table."),
-        (b"\0" * 100, "holds zero bytes, so it is no text (the first on line 1). Give JSON or CSV as UTF-8, or Parq"),
-        (b"PAR1\x00\x00", "Parquet cannot be read ("),
-        (b"PK\x03\x04\x00", "is an Excel file or an archive. Save the sheet as CSV, or unpack it."),
-        (b"image_id,caption\n1,a,b\n", "record 1: row of 3 under a header of 2."),
-        (b'image_id,caption\n1,"a man\n2,a dog\n', "line 3: table cannot be read (unexpected end of data)."),
-        (b"image_id,image_id\n1,2\n", "column 'image_id' occurs twice. Rename one of the two."),
-    ],
-)
+@pytest.mark.parametrize(("content", "expected"), [
+    (b"", "file is empty. Give a file with captions or labels in it."),
+    (b"[]", "holds no records. Give a file with at least one."),
+    (b"{}", "holds no captions. Give at least one."),
+    (b'[{"image_id": 1,', "not JSON (Expecting property name enclosed in double quotes at line 1, column 17)."),
+    (b'{"a": 1}\n{"a": ', "line 2: not JSON (Expecting value at line 1, column 7)."),
+    (b"[" * 100_000, "not JSON that can be read (maximum recursion depth exceeded"),
+    (b"[" + b"9" * 5000 + b"]", "holds a number of over 4,300 digits. Write it shorter, or set the environment"),
+    (b'{"images": [{"id": 1}]}', "'images' without 'annotations' or 'sentences'."),
+    (b'{"images": [{"sentences": "x"}]}', "record 1, field 'sentences': is not a list of objects."),
+    (b"image_id,caption\n1,\xe9t\xe9\n", "not UTF-8 (byte 0xe9 on line 2). Save it as UTF-8."),
+    ("image_id,caption\n".encode("utf-16"), "is UTF-16 text. Save it as UTF-8."),
+    ("image_id,caption\n".encode("utf-32"), "is UTF-32 text. Save it as UTF-8."),
+    (b"\x89PNG\r\n\x1a\n\0\0", "is an image. Give JSON or a table."),
+    (b"\xff\xd8\xff\xe0\0\x10JFIF", "is an image. Give JSON or a table."),
+    (b"\0" * 100, "holds zero bytes, so it is no text (the first on line 1). Give JSON or CSV as UTF-8, or Parq"),
+    (b"PAR1\x00\x00", "Parquet cannot be read ("),
+    (b"PK\x03\x04\x00", "is an Excel file or an archive. Save the sheet as CSV, or unpack it."),
+    (b"image_id,caption\n1,a,b\n", "record 1: row of 3 under a header of 2."),
+    (b'image_id,caption\n1,"a man\n2,a dog\n', "line 3: table cannot be read (unexpected end of data)."),
+    (b"image_id,image_id\n1,2\n", "column 'image_id' occurs twice. Rename one of the two."),
+])  # fmt: skip
 def test_bad_file(write: Write, content: bytes, expected: str) -> None:
     assert fault(write(content)).startswith(expected)
 
@@ -111,24 +105,21 @@ def test_paths(tmp_path: Path) -> None:
     assert line == f"{tmp_path}/a\\x00b: cannot be read (embedded null byte). Check the path and its permissions."
 
 
-@pytest.mark.parametrize(
-    ("expected", "values"),
-    [
-        ("139", [139, 139.0, np.int64(139), np.float64(139.0), "139", " 000139 ", "139.0", "139.jpg"]),
-        ("139", ["000000000139.JPG", "C:\\coco\\val2017\\000000000139.jpg"]),
-        ("0", [0, "-0", "000000000000.png"]),
-        ("-7", [-7]),
-        ("522418", ["COCO_val2014_000000522418.jpg", "/data/coco/val2014/COCO_val2014_000000522418.jpg"]),
-        ("cat", ["./cat.jpeg"]),
-        ("391895", ["http://images.cocodataset.org/train2017/000000391895.jpg"]),  # LAION's ids are addresses
-        ("https://c.org/000000391895", ["https://c.org/000000391895.jpg"]),
-        ("猫", ["猫.webp"]),
-        *((name, [f"{name}.jpg"]) for name in ("a/cat", "b/cat", "1000092795", "صورة")),
-        ("folder/139", ["folder/139.jpg"]),  # not twelve digits: the folder may tell two of them apart
-        *((name, [name]) for name in ("n02084071_1", "index:5")),
-        ("\u00e9", ["\u00e9.jpg", "e\u0301.jpg"]),  # e and a combining accent, as macOS writes it
-    ],
-)
+@pytest.mark.parametrize(("expected", "values"), [
+    ("139", [139, 139.0, np.int64(139), np.float64(139.0), "139", " 000139 ", "139.0", "139.jpg"]),
+    ("139", ["000000000139.JPG", "C:\\coco\\val2017\\000000000139.jpg"]),
+    ("0", [0, "-0", "000000000000.png"]),
+    ("-7", [-7]),
+    ("522418", ["COCO_val2014_000000522418.jpg", "/data/coco/val2014/COCO_val2014_000000522418.jpg"]),
+    ("cat", ["./cat.jpeg"]),
+    ("391895", ["http://images.cocodataset.org/train2017/000000391895.jpg"]),  # LAION's ids are addresses
+    ("https://c.org/000000391895", ["https://c.org/000000391895.jpg"]),
+    ("猫", ["猫.webp"]),
+    *((name, [f"{name}.jpg"]) for name in ("a/cat", "b/cat", "1000092795", "صورة")),
+    ("folder/139", ["folder/139.jpg"]),  # not twelve digits: the folder may tell two of them apart
+    *((name, [name]) for name in ("n02084071_1", "index:5")),
+    ("\u00e9", ["\u00e9.jpg", "e\u0301.jpg"]),  # e and a combining accent, as macOS writes it
+])  # fmt: skip
 def test_spelling(expected: str, values: list[object]) -> None:
     assert [canonical_id(value) for value in values] == [expected] * len(values)
 

@@ -11,7 +11,7 @@ from helpers import caption_options, done_well, fault_of, read_json
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.corpus.ratings import read_human_scores
+from judge.corpus.scores import read_human_scores
 
 KNOBS = {"none": 0.0, "some": 0.3, "more": 0.6, "much": 0.9}
 
@@ -36,15 +36,12 @@ def test_every_metric_is_compared_with_people(tmp_path: Path) -> None:
         assert f"{np.corrcoef(values, list(told.values()))[0, 1]:+.3f}" in line
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ('{"none": 0.1}', "no score of captioner 'some' (there are: none). Add it."),
-        ('{"none": 0.1, "some": "high"}', "record 2 ('some'): score 'high' is no number. Write it like 0.35."),
-        ("model,score\nnone,1\n", "no column 'captioner'. Known: model, score."),
-        ("captioner,score\nnone,1\nnone,2\n", "record 2: captioner 'none' has two scores. Keep one of them."),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    ('{"none": 0.1}', "no score of captioner 'some' (there are: none). Add it."),
+    ('{"none": 0.1, "some": "high"}', "record 2 ('some'): score 'high' is no number. Write it like 0.35."),
+    ("model,score\nnone,1\n", "no column 'captioner'. Known: model, score."),
+    ("captioner,score\nnone,1\nnone,2\n", "record 2: captioner 'none' has two scores. Keep one of them."),
+])  # fmt: skip
 def test_human_scores_at_fault(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "people.json"
     path.write_text(content, encoding="utf-8")

@@ -49,20 +49,17 @@ def test_every_form_holds_the_same(form: str, tmp_path: Path) -> None:
     assert np.array_equal(np.stack([found[name] for name in names]), ROWS)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "what"),
-    [
-        ({"image_id": np.array(["1", "1.jpg"]), "features": ROWS[:2]}, "image '1' occurs twice"),
-        ({"1": ROWS[0], "2": np.array([1, np.nan, 0, 0])}, "the vector of image '2' holds a value that is not finite"),
-        ({"1": ROWS[0], "2": ROWS[0, :3]}, "has 3 numbers, the first image 4"),
-        ({"1": ROWS}, "is no vector, but an array [3, 4]"),
-        ({"1": np.array(["a", "b"])}, "holds something else than numbers"),
-        ({"features": ROWS}, "holds no vector for each id ('image_id' is missing, 'features' [3, 4])"),
-        ({"image_id": NUMBERED[:2], "features": ROWS}, "('image_id' [2], 'features' [3, 4])"),
-        ({"1": np.array([{"a": 1}], dtype=object)}, "or holds Python objects"),
-        ({}, "holds no vectors"),
-    ],
-)
+@pytest.mark.parametrize(("arrays", "what"), [
+    ({"image_id": np.array(["1", "1.jpg"]), "features": ROWS[:2]}, "image '1' occurs twice"),
+    ({"1": ROWS[0], "2": np.array([1, np.nan, 0, 0])}, "the vector of image '2' holds a value that is not finite"),
+    ({"1": ROWS[0], "2": ROWS[0, :3]}, "has 3 numbers, the first image 4"),
+    ({"1": ROWS}, "is no vector, but an array [3, 4]"),
+    ({"1": np.array(["a", "b"])}, "holds something else than numbers"),
+    ({"features": ROWS}, "holds no vector for each id ('image_id' is missing, 'features' [3, 4])"),
+    ({"image_id": NUMBERED[:2], "features": ROWS}, "('image_id' [2], 'features' [3, 4])"),
+    ({"1": np.array([{"a": 1}], dtype=object)}, "or holds Python objects"),
+    ({}, "holds no vectors"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_one_line(arrays: dict[str, Any], what: str, tmp_path: Path) -> None:
     save_arrays(tmp_path / "v", arrays)
     line = fault_of(lambda: read_image_features(tmp_path / "v"))

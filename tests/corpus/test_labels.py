@@ -130,19 +130,16 @@ def test_labels_in_memory(write: Write) -> None:
     assert read_labels(votes, lexicon=GENDER, options=LabelOptions("majority")).by_image == {"1": "female"}
 
 
-@pytest.mark.parametrize(
-    ("votes", "label", "counts"),
-    [
-        # Values that mean no class are candidates like any other: two of them are not one.
-        ("male,male,unsure,both", "male", {"decided": 1}),
-        ("M,man,Unsure,both", "male", {"decided": 1}),
-        ("male,unsure,Unsure,both", None, {}),
-        ("male,unsure,both", None, {"ties": 1}),
-        ("male,male,unsure,unsure", None, {"ties": 1}),
-        ("male,female,male,unsure,unsure", None, {"ties": 1}),
-        ("male,male,Male", "male", {"unanimous": 1}),
-    ],
-)
+@pytest.mark.parametrize(("votes", "label", "counts"), [
+    # Values that mean no class are candidates like any other: two of them are not one.
+    ("male,male,unsure,both", "male", {"decided": 1}),
+    ("M,man,Unsure,both", "male", {"decided": 1}),
+    ("male,unsure,Unsure,both", None, {}),
+    ("male,unsure,both", None, {"ties": 1}),
+    ("male,male,unsure,unsure", None, {"ties": 1}),
+    ("male,female,male,unsure,unsure", None, {"ties": 1}),
+    ("male,male,Male", "male", {"unanimous": 1}),
+])  # fmt: skip
 def test_votes(votes: str, label: str | None, counts: dict[str, int]) -> None:
     table = pd.DataFrame({"image_id": 1, "gender": votes.split(",")})
     table = pd.concat([table, pd.DataFrame({"image_id": [2], "gender": ["female"]})])
@@ -161,16 +158,13 @@ NAME = "Check the column, or name the classes: --label-value CLASS=VALUE."
 MEND = "Give the record a number or a file name."
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("id,gender\n7,m\n007.jpg,f\n", f"record 2: image '7' is 'female' here and 'male' in record 1. {KEEP}"),
-        ("id,gender\n7,?\n7,\n5,f\n7,f\n", f"record 4: image '7' is 'female' here and '?' in record 1. {KEEP}"),
-        ("id,gender\n,m\n", f"record 1: image id is empty. {MEND}"),
-        ("id,gender\n1,Both\n2,\n3,Both\n", f"no image has a label of gender ('Both' 2x, '' 1x). {NAME}"),
-        ({"1": {"gender": "m"}}, SHAPE),
-    ],
-)
+@pytest.mark.parametrize(("content", "expected"), [
+    ("id,gender\n7,m\n007.jpg,f\n", f"record 2: image '7' is 'female' here and 'male' in record 1. {KEEP}"),
+    ("id,gender\n7,?\n7,\n5,f\n7,f\n", f"record 4: image '7' is 'female' here and '?' in record 1. {KEEP}"),
+    ("id,gender\n,m\n", f"record 1: image id is empty. {MEND}"),
+    ("id,gender\n1,Both\n2,\n3,Both\n", f"no image has a label of gender ('Both' 2x, '' 1x). {NAME}"),
+    ({"1": {"gender": "m"}}, SHAPE),
+])  # fmt: skip
 def test_bad_tables(write: Write, content: object, expected: str) -> None:
     assert fault(write(content), lexicon=GENDER) == expected
 
@@ -209,6 +203,8 @@ def test_shared_gender_table_is_reproduced(shared: Path) -> None:
     table = read_labels(folder / "gender.csv", lexicon=GENDER)
     assert Counter(table.by_image.values()) == {"male": 2566, "female": 1031}
     human = read_captions(folder / "captions_human.json", side="human")
+    # Workers of COCO wrote "I am unable to see an image above" where a picture did not load.
+    assert (human.total, human.refused, human.empty, len(human.by_image)) == (51_519 - 24, 24, 0, 10_301)
     said = {image: [tokenize(text, contractions="whole") for text in texts] for image, texts in human.by_image.items()}
     mentions = {image: list(map(GENDER.mentions, texts)) for image, texts in said.items()}
     derived = derive_labels(mentions, attribute="gender", classes=GENDER.classes)
@@ -246,13 +242,10 @@ def test_small_classes_are_left_out_and_named() -> None:
         whole.without_small(counts, 3)
 
 
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ([labels("g", {"1": "a"})], "labels of g. Give labels of two attributes or more"),
-        ([labels("g", {"1": "a & b"}), labels("s", {"1": "b"})], "'a & b' holds ' & '"),
-    ],
-)
+@pytest.mark.parametrize(("parts", "message"), [
+    ([labels("g", {"1": "a"})], "labels of g. Give labels of two attributes or more"),
+    ([labels("g", {"1": "a & b"}), labels("s", {"1": "b"})], "'a & b' holds ' & '"),
+])  # fmt: skip
 def test_labels_that_cannot_be_multiplied(parts: list[Labels], message: str) -> None:
     with one_line(message):
         multiply_labels(parts)

@@ -116,15 +116,6 @@ def test_bombs(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         assert told.endswith("or set the environment variable JUDGE_NO_LIMITS=1 if you trust the file.")
 
 
-def test_shared_human_captions(shared: Path) -> None:
-    path = shared / "coco-captions" / "captions_human.json"
-    human = read_captions(path, side="human")
-    # Workers of COCO wrote "I am unable to see an image above" where a picture did not load.
-    assert (human.total, human.refused, human.empty) == (51_519 - 24, 24, 0)
-    assert len(human.by_image) == 10_301
-    assert set(map(len, human.by_image.values())) <= set(range(3, 8))
-
-
 def both_sides(path: Path, image: str, generated: tuple[str, ...], human: tuple[str, ...]) -> None:
     assert read_captions(path, side="generated").by_image == {image: generated}
     assert read_captions(path, side="human").by_image == {image: human}
@@ -145,10 +136,8 @@ def test_karpathy_splits_and_file_names(write: Write) -> None:
     both = read_captions(path, ReadOptions(split="train,restval"), side="human")
     assert (both.by_image, both.notes) == ({"11": ("a cow",), "12": ("a man",)}, ())
     (hint,) = read_captions(path, ReadOptions(split="train"), side="human").notes
-    assert hint.endswith(
-        "has 1 images of split restval, which belong to Karpathy's training set and are left out: "
-        "give --split train,restval"
-    )
+    told = "has 1 images of split restval, which belong to Karpathy's training set and are left out: give --split train"
+    assert hint.endswith(f"{told},restval")
 
 
 def test_wrapped_results_and_lists_of_records(write: Write) -> None:
@@ -222,9 +211,9 @@ def test_lines_above_the_header(write: Write, above: str) -> None:
 
 def test_lines_above_the_header_take_no_time(write: Write) -> None:
     begun = time.process_time()
-    for text in ("#" + " " * 200_000 + "x", "# \n" * 200_000, "#" * 200_000):
+    for text in ("#" + " " * 50_000 + "x", "# \n" * 50_000, "#" * 50_000):
         assert fault(write(text))
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 3
 
 
 @pytest.mark.parametrize("first", ["1180.jpg,a man", "a man,b/1180.png", "1180,a man", "7,a man on a horse"])

@@ -37,7 +37,7 @@ class Records(NamedTuple):
     write: Callable[[list[Any]], bytes]
     read: Callable[[Path], object]
     named: str = RECORD
-    many: int = 300
+    many: int = 120
 
 
 def as_table(kind: str) -> Callable[[list[Row]], bytes]:

@@ -70,33 +70,30 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
     return {"categories": list(names), "objects": objects}
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (lists({"1": [1]}, "a"), "record 1 ('1'): index 1 of 1 categories. Give whole numbers, counted from 0."),
-        (lists({"1": ["a"]}, "a"), "record 1 ('1'): index is a text. Give whole numbers, counted"),
-        (lists({"1": 0}, "a"), "record 1 ('1'): objects are a number. Give a list of indices."),
-        (lists({"1": [0]}, "a", "A"), "categories, record 2: category 'a' occurs twice. Give each a name of its own."),
-        (lists({"1": []}, "a"), "none of 1 images shows anything. Check the file."),
-        (lists({}), "'categories' is no list, or 'objects' no object. "),
-        (
-            {**INSTANCES, "annotations": [{"image_id": 1, "category_id": 99}]},
-            "annotations, record 1: category_id 99 is no category. Give the id of one of 'categories'.",
-        ),
-        (
-            {**INSTANCES, "annotations": [{"category_id": 7}]},
-            "annotations, record 1: image id is missing. Give the record a number or a file name.",
-        ),
-        (
-            {**INSTANCES, "categories": [{"id": 7, "name": "cat"}, {"id": 7, "name": "dog"}]},
-            "categories, record 2: category id is a number, or occurs twice. ",
-        ),
-        ({"1": 3}, "JSON of the wrong shape (an object). "),
-        ([{"image_id": 1, "objects": [3]}], "record 1: an object is a number. Write its name."),
-        ("image_id,objects\n,dog\n", "record 1: image id is empty. "),
-        ("image_id,objects\n1,[dog\n", "record 1: looks like a list of objects but is none. "),
-    ],
-)
+@pytest.mark.parametrize(("content", "expected"), [
+    (lists({"1": [1]}, "a"), "record 1 ('1'): index 1 of 1 categories. Give whole numbers, counted from 0."),
+    (lists({"1": ["a"]}, "a"), "record 1 ('1'): index is a text. Give whole numbers, counted"),
+    (lists({"1": 0}, "a"), "record 1 ('1'): objects are a number. Give a list of indices."),
+    (lists({"1": [0]}, "a", "A"), "categories, record 2: category 'a' occurs twice. Give each a name of its own."),
+    (lists({"1": []}, "a"), "none of 1 images shows anything. Check the file."),
+    (lists({}), "'categories' is no list, or 'objects' no object. "),
+    (
+        {**INSTANCES, "annotations": [{"image_id": 1, "category_id": 99}]},
+        "annotations, record 1: category_id 99 is no category. Give the id of one of 'categories'.",
+    ),
+    (
+        {**INSTANCES, "annotations": [{"category_id": 7}]},
+        "annotations, record 1: image id is missing. Give the record a number or a file name.",
+    ),
+    (
+        {**INSTANCES, "categories": [{"id": 7, "name": "cat"}, {"id": 7, "name": "dog"}]},
+        "categories, record 2: category id is a number, or occurs twice. ",
+    ),
+    ({"1": 3}, "JSON of the wrong shape (an object). "),
+    ([{"image_id": 1, "objects": [3]}], "record 1: an object is a number. Write its name."),
+    ("image_id,objects\n,dog\n", "record 1: image id is empty. "),
+    ("image_id,objects\n1,[dog\n", "record 1: looks like a list of objects but is none. "),
+])  # fmt: skip
 def test_bad_files(write: Write, content: object, expected: str) -> None:
     assert fault(write(content)).startswith(expected)
 
@@ -136,7 +133,7 @@ classes = st.lists(st.integers(10, 60), min_size=2, max_size=4).map(
 
 
 @given(classes, st.integers(0, 1000), st.sampled_from(["paper", "crossfit"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_image_is_on_both_sides_and_weights_balance(images: dict[str, str], seed: int, protocol: str) -> None:
     splits = make_splits(protocol, images, seed=seed)
     for split in splits:
@@ -153,7 +150,7 @@ def test_no_image_is_on_both_sides_and_weights_balance(images: dict[str, str], s
 
 
 @given(classes, st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_imagecaptioner2_learns_from_70_chooses_by_10_scores_20_percent(images: dict[str, str], seed: int) -> None:
     (split,) = make_splits("paper", images, seed=seed, holdout=(0.2, 0.1))
     smallest = min(Counter(images.values()).values())
@@ -182,7 +179,7 @@ def test_sizes_of_the_papers_splits() -> None:
 
 
 @given(classes, st.integers(0, 1000))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_folds_leave_an_eighth_of_what_is_not_scored_to_choose(images: dict[str, str], seed: int) -> None:
     """10 of the 80 percent that the paper does not score; every class among them, and none of it in training."""
     splits = make_splits("crossfit", images, seed=seed, folds=5, holdout=(0.2, 0.1))

@@ -52,10 +52,11 @@ def maskrcnn() -> MaskRcnn:
 
 def test_contract(yolo: Yolo, maskrcnn: MaskRcnn, exported: Path, tmp_path: Path) -> None:
     boxes_alone = load_yolo(samples.tiny_yolo(tmp_path, task="detect"), trust=tmp_path, device="cpu")
+    image = NOISE[0]
     for detector in (yolo, maskrcnn, load_yolo(exported, device="cpu"), boxes_alone):
-        found = [(image, instance) for image in NOISE[:2] for instance in detector.detect(image)]
-        assert len(found) > 10
-        for image, instance in found:
+        found = detector.detect(image)
+        assert len(found) > 5
+        for instance in found:
             assert instance.label in samples.CLASSES
             assert instance.mask.shape == instance.size == image.size
             assert instance.area > 0
@@ -80,36 +81,31 @@ def test_yolo_finds_what_ultralytics_finds(yolo: Yolo, weights: Path) -> None:
 
 
 def test_maskrcnn_finds_what_torchvision_finds(maskrcnn: MaskRcnn) -> None:
-    for image in NOISE[:2]:
-        with torch.no_grad():
-            [own] = maskrcnn.network([torch.from_numpy(image.pixels).permute(2, 0, 1).float() / 255])
-        masks = (own["masks"][:, 0] >= 0.5).numpy()
-        kept = masks.any(axis=(1, 2))
-        found = maskrcnn.detect(image)
-        assert [instance.score for instance in found] == pytest.approx(own["scores"][kept].tolist(), abs=1e-5)
-        assert [instance.label for instance in found] == [samples.CLASSES[k - 1] for k in own["labels"][kept].tolist()]
-        for instance, mask in zip(found, masks[kept], strict=True):
-            assert samples.overlap(instance.mask, mask) > 0.99
+    image = NOISE[1]
+    with torch.no_grad():
+        [own] = maskrcnn.network([torch.from_numpy(image.pixels).permute(2, 0, 1).float() / 255])
+    masks = (own["masks"][:, 0] >= 0.5).numpy()
+    kept = masks.any(axis=(1, 2))
+    found = maskrcnn.detect(image)
+    assert [instance.score for instance in found] == pytest.approx(own["scores"][kept].tolist(), abs=1e-5)
+    assert [instance.label for instance in found] == [samples.CLASSES[k - 1] for k in own["labels"][kept].tolist()]
+    for instance, mask in zip(found, masks[kept], strict=True):
+        assert samples.overlap(instance.mask, mask) > 0.99
 
 
-def test_onnx_finds_what_the_model_finds(yolo: Yolo, weights: Path) -> None:
+def test_onnx_finds_what_the_model_finds(yolo: Yolo, exported: Path) -> None:
     """Untrained scores are close to each other, so a few boxes may be suppressed by others."""
-    free = load_yolo(samples.tiny_onnx(weights, dynamic=True), device="cpu")
-    for image in NOISE[:2]:
-        others = [(of.label, of.mask) for of in free.detect(image)]
-        found = [(of.label, of.mask) for of in yolo.detect(image)]
-        alike = [any(a == b and samples.overlap(x, y) > 0.9 for b, y in others) for a, x in found]
-        assert np.mean(alike) > 0.9
+    others = [(of.label, of.mask) for of in load_yolo(exported, device="cpu").detect(NOISE[0])]
+    found = [(of.label, of.mask) for of in yolo.detect(NOISE[0])]
+    alike = [any(a == b and samples.overlap(x, y) > 0.9 for b, y in others) for a, x in found]
+    assert np.mean(alike) > 0.9
 
 
-@pytest.mark.parametrize(
-    ("notes", "fault"),
-    [
-        ({"names": "__import__('pathlib').Path('{mark}').touch() or {0: 'person'}"}, "does not run as a model"),
-        ({"imgsz": "[90000, 90000]"}, "metadata cannot be read"),
-        ({"task": "pose"}, "made for the task 'pose'"),
-    ],
-)
+@pytest.mark.parametrize(("notes", "fault"), [
+    ({"names": "__import__('pathlib').Path('{mark}').touch() or {0: 'person'}"}, "does not run as a model"),
+    ({"imgsz": "[90000, 90000]"}, "metadata cannot be read"),
+    ({"task": "pose"}, "made for the task 'pose'"),
+])  # fmt: skip
 def test_onnx_metadata_are_never_run(tmp_path: Path, exported: Path, notes: dict[str, str], fault: str) -> None:
     import onnx
 
@@ -200,36 +196,24 @@ def test_classes_are_named_by_a_file(weights: Path, yolo: Yolo, tmp_path: Path) 
         note = "'man' of detector 'yolo' names people too, and stays visible: hide it with --person-category 'man'."
         assert list(named.doubts) == ([note] if people else [])
     (tmp_path / "names.txt").write_text("man\n")
-    with pytest.raises(JudgeError, match="does not name the 3 classes of detector 'yolo'"):
+    with pytest.raises(JudgeError, match=r"--class-names .*names.txt: does not name the 3 classes of detector 'yolo'"):
         open_detector("yolo", config, ("person",))
 
 
-def test_each_detector_may_have_names_of_its_own(weights: Path, tmp_path: Path) -> None:
+def test_each_detector_may_have_names_of_its_own(tmp_path: Path) -> None:
     """As COCO's 80 classes of a YOLO, and 91 of a Mask R-CNN; a path alone names those of all others."""
-    model, found = f"hf:{samples.tiny_huggingface(tmp_path, 'maskformer')}", {}
-    files = {name: tmp_path / f"{name}.txt" for name in ("yolo", "model", "all")}
-    files["yolo"].write_text("ball\nperson\nhat\n")
-    files["model"].write_text("tree\ncar\nperson\n")
-    files["all"].write_text("person\nbus\n")
-    given = ["--images", tmp_path, "--instances", tmp_path / "none.json", "--detectors", f"yolo,{model}"]
-    typed = {"images": tmp_path, "instances": tmp_path / "none.json", "detectors": f"yolo,{model}"}
-    typed |= {"weights": str(weights), "trust_weights": weights.parent, "cache": tmp_path / "cache", "device": "cpu"}
-    typed |= {"out": tmp_path / "out"}
-    names = [f"yolo={files['yolo']}", f"{model}={files['model']}", str(files["all"])]
-    config = make_config(typed | {"class_names": names}, AblateDetectorsConfig)
+    given = {"images": tmp_path, "instances": tmp_path / "none.json", "detectors": "yolo,hf:a/b"}
+    given |= {"weights": "x.onnx", "cache": tmp_path / "cache", "out": tmp_path / "out"}
+    names = ["yolo=yolo.txt", "hf:a/b=model.txt", "all.txt"]
+    config = make_config(given | {"class_names": names}, AblateDetectorsConfig)
     assert make_config(yaml.safe_load(config.to_yaml()), AblateDetectorsConfig) == config
-    for name in ("yolo", model):
-        opened: Any = open_detector(name, config, ("person",))
-        found[name] = opened.categories
-    assert found == {"yolo": ("ball", "person", "hat"), model: ("tree", "car", "person")}
-    others = make_config(typed | {"class_names": names[1:]}, AblateDetectorsConfig)
-    assert {config.names_of("gt"), others.names_of("yolo")} == {files["all"]}
-    with pytest.raises(JudgeError, match=r"--class-names .*all.txt: does not name the 3 classes of detector 'yolo'"):
-        open_detector("yolo", others, ("person",))
-    again = ["--class-names", f"yollo={files['yolo']}"]
-    assert "unknown detector 'yollo'; did you mean 'yolo'?" in refusal("ablate", "detectors", *given, *again)
+    found = [str(config.names_of(name)) for name in ("yolo", "hf:a/b", "gt")]
+    assert found == ["yolo.txt", "model.txt", "all.txt"]
+    options = ["--images", tmp_path, "--instances", tmp_path / "none.json", "--detectors", "yolo,hf:a/b"]
+    again = ["--class-names", "yollo=yolo.txt"]
+    assert "unknown detector 'yollo'; did you mean 'yolo'?" in refusal("ablate", "detectors", *options, *again)
     again = ["--class-names", names[0], "--class-names", names[0]]
-    assert "two files for one detector" in refusal("ablate", "detectors", *given, *again)
+    assert "two files for one detector" in refusal("ablate", "detectors", *options, *again)
 
 
 @pytest.mark.slow

@@ -248,22 +248,19 @@ OUTSIDE = ["../secret.png", "sub/../../secret.png", "sub/../a.png", "/etc/passwd
 OUTSIDE += ["..\\secret.png", "C:\\secret.png", "C:secret.png", "\\\\server\\share\\secret.png"]
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (OUTSIDE, "leads out of the folder of images"),
-        (["", ".", "./", "a\0.png", "\ud800.png"], "is no name of a file"),
-        (["up/secret.png", "up/images/a.png/../../secret.png"], "out of the folder of images"),
-        (["device.png"], "cannot be read (it is not a regular file)"),
-        (["text.png"], "is not an image"),
-        (["loop.png"], "link"),
-        (["dangling.png", "gone.png"], "no such image. Check --images, or download it."),
-        (["a.png/b.png"], "cannot be read (Not a directory)"),
-        (["x" * 300 + ".png"], "cannot be read (File name too long)"),
-        (["pipe.png"], "cannot be read (it is not a regular file)"),
-        (["sub"], "cannot be read ("),
-    ],
-)
+@pytest.mark.parametrize(("names", "message"), [
+    (OUTSIDE, "leads out of the folder of images"),
+    (["", ".", "./", "a\0.png", "\ud800.png"], "is no name of a file"),
+    (["up/secret.png", "up/images/a.png/../../secret.png"], "out of the folder of images"),
+    (["device.png"], "cannot be read (it is not a regular file)"),
+    (["text.png"], "is not an image"),
+    (["loop.png"], "link"),
+    (["dangling.png", "gone.png"], "no such image. Check --images, or download it."),
+    (["a.png/b.png"], "cannot be read (Not a directory)"),
+    (["x" * 300 + ".png"], "cannot be read (File name too long)"),
+    (["pipe.png"], "cannot be read (it is not a regular file)"),
+    (["sub"], "cannot be read ("),
+])  # fmt: skip
 def test_names_that_are_refused(folder: Path, names: list[str], message: str) -> None:
     os.mkfifo(folder / "pipe.png")
     (folder / "text.png").symlink_to(Path(__file__))

@@ -195,21 +195,18 @@ def test_masks_that_hide_the_background_are_told_or_refused(tmp_path: Path) -> N
 MASKS = {"of": 100, "images": 1.0, "people": 1.0, "pixels": 0.1, "corners": 0.0, "recall": None, "precision": None}
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"people": 0.05}, ""),
-        ({"people": 0.04}, "masks hide somebody in 4.0% of 100 images"),
-        # If most images show nobody, a good detector hides little.
-        ({"people": 0.04, "recall": 0.9, "precision": 0.9}, ""),
-        ({"recall": 0.049, "precision": 0.9}, "masks find 4.9% of the pixels of people"),
-        ({"people": None, "images": 0.0}, ""),
-        ({"people": None, "pixels": 0.99, "corners": 1.0}, ""),
-        ({"pixels": 0.96, "recall": 0.9, "precision": 0.1}, "masks hide 96.0% of the pixels of 100 images"),
-        ({"corners": 0.51}, "masks cover all four corners, so probably the background, in 51.0% of 100 images"),
-        ({"corners": 0.5}, ""),
-    ],
-)
+@pytest.mark.parametrize(("changes", "reason"), [
+    ({"people": 0.05}, ""),
+    ({"people": 0.04}, "masks hide somebody in 4.0% of 100 images"),
+    # If most images show nobody, a good detector hides little.
+    ({"people": 0.04, "recall": 0.9, "precision": 0.9}, ""),
+    ({"recall": 0.049, "precision": 0.9}, "masks find 4.9% of the pixels of people"),
+    ({"people": None, "images": 0.0}, ""),
+    ({"people": None, "pixels": 0.99, "corners": 1.0}, ""),
+    ({"pixels": 0.96, "recall": 0.9, "precision": 0.1}, "masks hide 96.0% of the pixels of 100 images"),
+    ({"corners": 0.51}, "masks cover all four corners, so probably the background, in 51.0% of 100 images"),
+    ({"corners": 0.5}, ""),
+])  # fmt: skip
 def test_masks_that_hide_nobody_void_metrics_of_images(changes: dict[str, Any], reason: str) -> None:
     masks = MASKS | changes
     assert hide_nobody(masks) == reason

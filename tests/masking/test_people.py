@@ -50,24 +50,21 @@ FOUND = [instance(*kind) for kind in (*KINDS, ("person", 0.9, 0))]
 CROWD = replace(instance("person", 1.0, 90), crowd=True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({}, [0, 3, 4, 5]),
-        ({"threshold": 0.05}, [0, 2, 3, 4, 5]),
-        ({"labels": ("person", "dog")}, [0, 1, 3, 4, 5]),
-        ({"labels": ("cat",), "foreground": "largest"}, []),
-        ({"labels": ()}, [1]),  # All but people.
-        ({"labels": (), "background": True}, [0, 1, 3, 4, 5]),
-        ({"labels": (), "background": True, "foreground": "largest"}, [3, 1]),
-        ({"foreground": "largest"}, [3]),  # The first of two of the same size.
-        ({"foreground": "largest", "threshold": 0.05}, [2]),
-        ({"foreground": "largest", "labels": ("person", "dog")}, [3, 1]),  # One of each category.
-        ({"foreground": 0.3}, [3, 4]),  # At least, not only more than.
-        ({"foreground": 0.31}, []),
-        ({"foreground": 1e-9}, [0, 3, 4]),  # An empty mask covers no share.
-    ],
-)
+@pytest.mark.parametrize(("arguments", "expected"), [
+    ({}, [0, 3, 4, 5]),
+    ({"threshold": 0.05}, [0, 2, 3, 4, 5]),
+    ({"labels": ("person", "dog")}, [0, 1, 3, 4, 5]),
+    ({"labels": ("cat",), "foreground": "largest"}, []),
+    ({"labels": ()}, [1]),  # All but people.
+    ({"labels": (), "background": True}, [0, 1, 3, 4, 5]),
+    ({"labels": (), "background": True, "foreground": "largest"}, [3, 1]),
+    ({"foreground": "largest"}, [3]),  # The first of two of the same size.
+    ({"foreground": "largest", "threshold": 0.05}, [2]),
+    ({"foreground": "largest", "labels": ("person", "dog")}, [3, 1]),  # One of each category.
+    ({"foreground": 0.3}, [3, 4]),  # At least, not only more than.
+    ({"foreground": 0.31}, []),
+    ({"foreground": 1e-9}, [0, 3, 4]),  # An empty mask covers no share.
+])  # fmt: skip
 def test_select(arguments: dict[str, object], expected: list[int]) -> None:
     assert Hiding(**arguments).chosen(FOUND) == tuple(FOUND[index] for index in expected)  # type: ignore[arg-type]
 

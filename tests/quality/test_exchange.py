@@ -11,7 +11,7 @@ import pytest
 from helpers import caption_options, done_well, fault_of, measure_quality, refusal
 
 from judge.calibration.grammar import WorldFiles
-from judge.corpus.image_scores import read_image_scores
+from judge.corpus.scores import read_image_scores
 from judge.quality.exchange import exchange_p
 from judge.quality.library import Part, means
 from judge.types import Captions, Labels

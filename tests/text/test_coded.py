@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.text.alignment import substitute
-from judge.text.coded import Coded, SampleTable, multi_hot, ranges
+from judge.text.coded import Coded, SampleTable, multi_hot
 from judge.types import Sample, Words
 
 WORDS = st.sampled_from(["a", "man", "<gender>", "dog", "é", ""])
@@ -46,11 +46,6 @@ def test_captions_as_numbers_are_the_captions(captions: list[Words], data: st.Da
 def test_words_are_substituted_as_in_captions(captions: list[Words], table: dict[str, str]) -> None:
     """By words that occur, by new ones, and by one for several."""
     assert words_of(Coded.of(captions).substituted(table)) == substitute(captions, table)
-
-
-def test_ranges_follow_each_other() -> None:
-    assert ranges(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
-    assert ranges(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)).tolist() == []
 
 
 def test_arrays_of_samples() -> None:

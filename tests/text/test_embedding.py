@@ -74,15 +74,12 @@ def test_tables_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
         Embedding(folder)
 
 
-@pytest.mark.parametrize(
-    ("judges", "embedding", "named"),
-    [
-        (None, None, ("words+embedding",)),
-        (None, "none", ("linear",)),
-        (None, "table", ("words+embedding:table",)),
-        (["linear", "Embedding", "embedding:other"], "table", ("linear", "embedding:table", "embedding:other")),
-    ],
-)
+@pytest.mark.parametrize(("judges", "embedding", "named"), [
+    (None, None, ("words+embedding",)),
+    (None, "none", ("linear",)),
+    (None, "table", ("words+embedding:table",)),
+    (["linear", "Embedding", "embedding:other"], "table", ("linear", "embedding:table", "embedding:other")),
+])  # fmt: skip
 def test_names_of_judges_hold_the_embedding_of_a_run(
     judges: list[str] | None, embedding: str | None, named: tuple[str, ...]
 ) -> None:

@@ -61,22 +61,8 @@ def test_only_the_words_of_the_attribute_are_hidden(
 
 
 TEMPLATES = {
-    "zh": [
-        "一个{}在骑马。",
-        "两个{}踢足球",
-        "一位年轻的{}拿着雨伞",
-        "{}正在吃披萨",
-        "一群{}站在海滩上",
-        "{}的帽子",
-        "照片里{}骑自行车",
-    ],
-    "ja": [
-        "一人の{}が馬に乗っている。",
-        "{}がピザを食べている",
-        "若い{}が傘をさす",
-        "公園で{}がサッカーをする",
-        "{}の帽子",
-    ],
+    "zh": "一个{}在骑马。 两个{}踢足球 一位年轻的{}拿着雨伞 {}正在吃披萨 一群{}站在海滩上 {}的帽子 照片里{}骑自行车",
+    "ja": "一人の{}が馬に乗っている。 {}がピザを食べている 若い{}が傘をさす 公園で{}がサッカーをする {}の帽子",
 }
 # ICU takes them for a word with what follows, which the lexicon has for the most frequent such words.
 PRONOUNS = {"他", "她", "他的", "她的"}
@@ -86,7 +72,7 @@ PRONOUNS = {"他", "她", "他的", "她的"}
 def test_every_word_is_found_between_others(language: str) -> None:
     """However ICU cuts the sentence: the text apart from the word stays as it was."""
     lexicon = load_lexicon(f"gender-{language}")
-    for (name, words), template in product(lexicon.classes.items(), TEMPLATES[language]):
+    for (name, words), template in product(lexicon.classes.items(), TEMPLATES[language].split()):
         for word in words - PRONOUNS:
             found = tokenize(template.format(word), language=language)
             assert lexicon.mentions(found) == {name}, found
@@ -142,9 +128,7 @@ def test_a_judge_file_keeps_the_language() -> None:
 
 def test_without_icu_a_language_without_spaces_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(
-        JudgeError, match=r"needs the package 'icu4py'. Install it: pip install 'caption-judge\[languag"
-    ):
+    with pytest.raises(JudgeError, match=r"needs the package 'icu4py'. Install it: pip install 'caption-judge\[lang"):
         tokenize("女人", language="zh")
     assert tokenize("una niña", language="es") == ("una", "niña")
 
@@ -186,10 +170,10 @@ def test_lic_of_chinese_captions_is_that_of_the_dose() -> None:
     share = (1 + DOSE) / 2
     assert chinese == pytest.approx([0.25, share**2], abs=0.04)
     assert "icu4py" in versions
-    spelled = [
-        {image: " ".join(ENGLISH[word] for word in tokenize(text, language="zh")) for image, text in of.items()}
-        for of in (human, mine)
-    ]
-    english, versions = values(*spelled, "gender")
+
+    def spelled(of: dict[str, str]) -> dict[str, str]:
+        return {image: " ".join(map(ENGLISH.__getitem__, tokenize(text, language="zh"))) for image, text in of.items()}
+
+    english, versions = values(spelled(human), spelled(mine), "gender")
     assert english == pytest.approx(chinese, abs=1e-6)
     assert "icu4py" not in versions

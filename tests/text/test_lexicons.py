@@ -92,20 +92,17 @@ def test_the_seed_with_all_its_forms() -> None:
     assert all({*spelled.split()} <= ACTIVITIES.classes[name] for name, spelled in forms.items())
 
 
-@pytest.mark.parametrize(
-    ("caption", "activities", "objects"),
-    [
-        ("A man surfing on a surf board", {"surfing"}, {"surfboard"}),
-        ("a boy skate boarding past skate boards", {"skating"}, {"skateboard"}),
-        ("a skier skiing on skis at a ski lift", {"skiing"}, {"person", "skis"}),
-        ("people watch a parade from a parked car", {"watching"}, {"person", "car"}),
-        ("a wrist watch in a park by a parking meter", set(), {"parking meter"}),
-        ("a sitting room with playing cards and a throw pillow", set(), set()),
-        ("he swings a bat and hits the ball", {"swinging", "hitting"}, {"baseball bat", "sports ball"}),
-        ("two dogs run and play with a frisbee", {"playing"}, {"dog", "frisbee"}),
-        ("a man taking a picture of a plane flying", {"photographing", "flying"}, {"airplane"}),
-    ],
-)
+@pytest.mark.parametrize(("caption", "activities", "objects"), [
+    ("A man surfing on a surf board", {"surfing"}, {"surfboard"}),
+    ("a boy skate boarding past skate boards", {"skating"}, {"skateboard"}),
+    ("a skier skiing on skis at a ski lift", {"skiing"}, {"person", "skis"}),
+    ("people watch a parade from a parked car", {"watching"}, {"person", "car"}),
+    ("a wrist watch in a park by a parking meter", set(), {"parking meter"}),
+    ("a sitting room with playing cards and a throw pillow", set(), set()),
+    ("he swings a bat and hits the ball", {"swinging", "hitting"}, {"baseball bat", "sports ball"}),
+    ("two dogs run and play with a frisbee", {"playing"}, {"dog", "frisbee"}),
+    ("a man taking a picture of a plane flying", {"photographing", "flying"}, {"airplane"}),
+])  # fmt: skip
 def test_verbs_and_nouns(caption: str, activities: set[str], objects: set[str]) -> None:
     """Each alone, and both at once as each alone."""
     words = tokenize(caption)
@@ -114,6 +111,7 @@ def test_verbs_and_nouns(caption: str, activities: set[str], objects: set[str]) 
     assert BOTH.mentions(words) == activities | objects
 
 
+@pytest.mark.slow
 def test_figures_of_the_headers(coco: Path) -> None:
     """Of all captions of people: as the lexicons' headers say."""
     captions = read_captions(coco / "captions_human.json", side="human")
@@ -158,16 +156,13 @@ def test_classes_are_artemiss() -> None:
     assert not EMOTION.classes["something else"]
 
 
-@pytest.mark.parametrize(
-    ("caption", "hidden", "named"),
-    [
-        ("The sadness of it makes me angry", "the <emotion> of it makes me <emotion>", {"anger", "sadness"}),
-        ("A wonderful, peaceful valley", "a <emotion> , <emotion> valley", set()),
-        ("two boats on grey water", "two boats on grey water", set()),
-        ("I am in awe and somewhat afraid", "i am in <emotion> and somewhat <emotion>", {"awe", "fear"}),
-        ("this makes me feel something else", "this makes me feel something else", set()),
-    ],
-)
+@pytest.mark.parametrize(("caption", "hidden", "named"), [
+    ("The sadness of it makes me angry", "the <emotion> of it makes me <emotion>", {"anger", "sadness"}),
+    ("A wonderful, peaceful valley", "a <emotion> , <emotion> valley", set()),
+    ("two boats on grey water", "two boats on grey water", set()),
+    ("I am in awe and somewhat afraid", "i am in <emotion> and somewhat <emotion>", {"awe", "fear"}),
+    ("this makes me feel something else", "this makes me feel something else", set()),
+])  # fmt: skip
 def test_what_is_hidden_and_what_is_named(caption: str, hidden: str, named: set[str]) -> None:
     words = tokenize(caption)
     assert " ".join(mask(words, EMOTION)) == hidden
@@ -194,29 +189,26 @@ def test_words_of_race_are_colours() -> None:
     assert named == {"a white dog": {"Light"}, "an asian man": {"Dark"}, "a man": set()}
 
 
-@pytest.mark.parametrize(
-    ("caption", "named"),
-    [
-        ("a 34-year-old man", {"adult"}),
-        ("a man who is 34 years old", {"adult"}),
-        ("a 19yo", {"adult"}),
-        ("a woman in her twenties", {"adult"}),
-        ("a man in his mid-30s", {"adult"}),
-        ("a 72 year old man", {"old"}),
-        ("a woman aged 60", {"old"}),
-        ("somebody in their seventies", {"old"}),
-        ("a five-year-old girl", {"child"}),
-        ("an 18 month old", {"child"}),
-        ("a 12-year-old", {"child"}),
-        ("a 15-year-old boy", set()),
-        ("an old man and a young woman", {"old", "adult"}),
-        ("a man, a lady and a girl", set()),
-        ("a young girl with her mother", {"child", "adult"}),
-        ("a baby elephant with an adult elephant", set()),
-        ("a middle-aged man", {"adult"}),
-        ("34 apples", set()),
-    ],
-)
+@pytest.mark.parametrize(("caption", "named"), [
+    ("a 34-year-old man", {"adult"}),
+    ("a man who is 34 years old", {"adult"}),
+    ("a 19yo", {"adult"}),
+    ("a woman in her twenties", {"adult"}),
+    ("a man in his mid-30s", {"adult"}),
+    ("a 72 year old man", {"old"}),
+    ("a woman aged 60", {"old"}),
+    ("somebody in their seventies", {"old"}),
+    ("a five-year-old girl", {"child"}),
+    ("an 18 month old", {"child"}),
+    ("a 12-year-old", {"child"}),
+    ("a 15-year-old boy", set()),
+    ("an old man and a young woman", {"old", "adult"}),
+    ("a man, a lady and a girl", set()),
+    ("a young girl with her mother", {"child", "adult"}),
+    ("a baby elephant with an adult elephant", set()),
+    ("a middle-aged man", {"adult"}),
+    ("34 apples", set()),
+])  # fmt: skip
 def test_ages_in_captions(caption: str, named: set[str]) -> None:
     words = tokenize(caption)
     assert AGE.mentions(words) == named
@@ -225,20 +217,17 @@ def test_ages_in_captions(caption: str, named: set[str]) -> None:
     assert not shown or "apples" in hidden
 
 
-@pytest.mark.parametrize(
-    ("caption", "named"),
-    [
-        ("he's riding", {"male"}),
-        ("she'll ride", {"female"}),
-        ("she'd ride", {"female"}),
-        ("the man'll ride", {"male"}),
-        ("the woman's bag", set()),
-        ("mr. b. rides", {"male"}),
-        ("mrs. b. rides", {"female"}),
-        ("a ♀ person", {"female"}),
-        ("it's riding", set()),
-    ],
-)
+@pytest.mark.parametrize(("caption", "named"), [
+    ("he's riding", {"male"}),
+    ("she'll ride", {"female"}),
+    ("she'd ride", {"female"}),
+    ("the man'll ride", {"male"}),
+    ("the woman's bag", set()),
+    ("mr. b. rides", {"male"}),
+    ("mrs. b. rides", {"female"}),
+    ("a ♀ person", {"female"}),
+    ("it's riding", set()),
+])  # fmt: skip
 def test_contractions_and_titles_name_a_class(caption: str, named: set[str]) -> None:
     words = tokenize(caption)
     assert GENDER.mentions(words) == named

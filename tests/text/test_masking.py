@@ -48,21 +48,18 @@ def test_longest_entry_first() -> None:
 AB = "classes: {a: [x], b: [y]}\ncounterparts: "
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        *((f"token: '{name}'\nclasses: {{a: [x]}}", "could be a word") for name in ("gender", "<unk>", "<a b>")),
-        ("classes: {a: [x, y], b: [y]}", "'y' is in 'a' and in 'b'"),
-        ("name: x", "no 'classes'"),
-        ("classes: {a: [x]}\nhiden_only: [y]", "unknown fields: hiden_only"),
-        ("classes: {a: [no, ' ']}", "'classes.a.0': Input should be a valid string; field 'classes.a.1': is empty"),
-        ("a: [", "not YAML that can be read (did not find expected node content on line 2)"),
-        (f"{AB}{{a: x}}", "field 'counterparts': Input should be a valid tuple"),
-        (f"{AB}[{{a: x, none: z}}]", "own.yaml, counterparts, row 1: is no row of counterparts"),
-        (f"{AB}[{{a: x, b: z, none: z}}]", "Give a word of each of a, b, and as 'none' a word that names no class"),
-        ("extends: own.yaml\nclasses: {x: [z]}", "own.yaml: lexicons extend each other (own.yaml by own.yaml)"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    *((f"token: '{name}'\nclasses: {{a: [x]}}", "could be a word") for name in ("gender", "<unk>", "<a b>")),
+    ("classes: {a: [x, y], b: [y]}", "'y' is in 'a' and in 'b'"),
+    ("name: x", "no 'classes'"),
+    ("classes: {a: [x]}\nhiden_only: [y]", "unknown fields: hiden_only"),
+    ("classes: {a: [no, ' ']}", "'classes.a.0': Input should be a valid string; field 'classes.a.1': is empty"),
+    ("a: [", "not YAML that can be read (did not find expected node content on line 2)"),
+    (f"{AB}{{a: x}}", "field 'counterparts': Input should be a valid tuple"),
+    (f"{AB}[{{a: x, none: z}}]", "own.yaml, counterparts, row 1: is no row of counterparts"),
+    (f"{AB}[{{a: x, b: z, none: z}}]", "Give a word of each of a, b, and as 'none' a word that names no class"),
+    ("extends: own.yaml\nclasses: {x: [z]}", "own.yaml: lexicons extend each other (own.yaml by own.yaml)"),
+])  # fmt: skip
 def test_faulty_lexicons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("own.yaml").write_text(text, encoding="utf-8")

@@ -17,16 +17,8 @@ from judge.text.tokens import tokenize
 from judge.types import Captions
 
 GENDER = load_lexicon("gender")
-DOING = [
-    "riding a horse",
-    "holding a cup",
-    "on a bench",
-    "at a table",
-    "near a car",
-    "in a park",
-    "with a dog",
-    "eating",
-]
+DOING = ["riding a horse", "holding a cup", "on a bench", "at a table", "near a car", "in a park"]
+DOING += ["with a dog", "eating"]
 CLASSES = ["female", "male"] * 200
 # Of ten captioned images one is named wrongly.
 NAMED = [name if place % 20 < 18 else {"female": "male", "male": "female"}[name] for place, name in enumerate(CLASSES)]
@@ -62,16 +54,13 @@ NAMES = [f"{name}{end}" for name in "nadia susan wendy olga petra".split() for e
 OTHERS = [f"{name}{end}" for name in "peter oscar hugo felix quinn".split() for end in "xyz"]  # noqa: SIM905
 
 
-@pytest.mark.parametrize(
-    ("female", "male"),
-    [
-        (["mans"], ["womans"]),
-        (["qx"], ["zv"]),
-        (NAMES, OTHERS),
-        (["policewoman", "chairwoman", "saleswoman"], ["fisherman", "salesman", "fireman"]),
-        (["mum", "lass", "gal"], ["lad", "bloke", "chap"]),
-    ],
-)
+@pytest.mark.parametrize(("female", "male"), [
+    (["mans"], ["womans"]),
+    (["qx"], ["zv"]),
+    (NAMES, OTHERS),
+    (["policewoman", "chairwoman", "saleswoman"], ["fisherman", "salesman", "fireman"]),
+    (["mum", "lass", "gal"], ["lad", "bloke", "chap"]),
+])  # fmt: skip
 def test_words_for_people_are_found_though_one_in_ten_is_wrong(female: list[str], male: list[str]) -> None:
     found = survey(said(female, male))
     assert found.affected >= 320  # Some names are of one class in too few of the others.
@@ -146,14 +135,6 @@ def test_cases_of_users(name: str, cases: Callable[[str], tuple[list[str], list[
     captions, classes = cases(name)
     people, _ = cases("human")
     assert survey(captions, people, classes=classes).affected > 0.2 * len(captions)
-
-
-@pytest.mark.parametrize("name", ["plain", "titles", "symbols", "hes", "plain_label"])
-def test_cases_of_users_that_are_masked(name: str, cases: Callable[[str], tuple[list[str], list[str]]]) -> None:
-    """All name the class that the plain captions name."""
-    (captions, classes), (plain, _), (people, _) = cases(name), cases("plain"), cases("human")
-    assert not survey(captions, people, classes=classes).revealing
-    assert [GENDER.mentions(tokenize(a)) for a in captions] == [GENDER.mentions(tokenize(b)) for b in plain]
 
 
 def test_no_false_alarm_in_real_captions(shared: Path) -> None:

@@ -74,9 +74,9 @@ def read_masks(
         if images is None:
             what, mend = "lists no images", "give their folder with --images"
         raise JudgeError(what, where=f"--instances {path}", mend=mend)
-    shown = [(canonical_id(name), name) for name in list_images(images)]
+    listed = [(canonical_id(name), name) for name in list_images(images)]
     value = {
-        "images": [{"id": key, "file_name": name} for key, name in shown if found or not masks or key in masks],
+        "images": [{"id": key, "file_name": name} for key, name in listed if found or not masks or key in masks],
         "annotations": rows,
         "categories": [{"id": key, "name": name} for key, name in names.items()],
     }
@@ -139,9 +139,8 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
 def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, where: str) -> tuple[str, str] | None:
     """A contradiction, or another way to read it: what annotations like this one do, and the figures; None without.
 
-    Raises:
-        JudgeError: the thing would stay visible: its mask is empty, lies mostly outside of its box, or has less than a
-            tenth of its area.
+    Refused is a thing that would stay visible: its mask is empty, lies mostly outside of its box, or has less than a
+    tenth of its area.
     """
     from pycocotools import mask as coco
 
@@ -262,10 +261,7 @@ def run_lengths(counts: bytes) -> list[int]:
 
     Six bits a character from "0" on: five of the value, the least first, and one that says "more follows". From the
     fourth run on the difference to the run before the last is stored, with a sign (``rleToString`` in maskApi.c).
-
-    Raises:
-        ValueError: another character, an end within a number, a number of more than six characters: there C's own
-            reader goes on beyond the end, or shifts by more bits than an int has.
+    Raises ValueError where C's own reader would go on beyond the end, or shift by more bits than an int has.
     """
     runs: list[int] = []
     value = shift = 0

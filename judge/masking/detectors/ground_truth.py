@@ -12,13 +12,7 @@ from judge.corpus.records import annotation_of, kind_of, records
 from judge.errors import JudgeError
 from judge.masking.archives import SUFFIXES, usable_id
 from judge.masking.categories import check_categories, names_people, people_among, stays_visible
-from judge.masking.detectors.annotations import (
-    SHAPES,
-    find_contradiction,
-    guess_fault,
-    read_annotation,
-    read_masks,
-)
+from judge.masking.detectors.annotations import SHAPES, find_contradiction, guess_fault, read_annotation, read_masks
 from judge.masking.images import locate
 from judge.masking.instances import PERSON, Instance, LoadedImage
 from judge.types import Doubt
@@ -81,8 +75,7 @@ class GroundTruth:
     ) -> Self:
         """Read a file of a format of ``read_masks``, or several, whose annotations are united.
 
-        Errors of single images and annotations are raised when the image is read, so that only that image fails; those
-        that belong to no image are ``strays``.
+        Errors of single images and annotations are raised when the image is read, so that only that image fails.
 
         Args:
             paths: the file or files.
@@ -151,11 +144,7 @@ class GroundTruth:
         return f"{what} and are left out." if low else ""
 
     def refuse_faults(self) -> None:
-        """Refuse the files if more than half of the images that were read, and have records, are at fault.
-
-        Raises:
-            JudgeError: with the first fault, and a guess at the cause.
-        """
+        """Refuse the files if more than half of the images that were read, and have records, are at fault."""
         recorded = [name for name in self._seen if name in self._entries and self._entries[name].annotations]
         faults = {name: fault for name in recorded if (fault := self._seen[name][1])}
         if 2 * len(faults) <= len(recorded):
@@ -183,12 +172,7 @@ class GroundTruth:
         return self.instances(image.name, image.size)
 
     def instances(self, name: str, size: tuple[int, int] | None = None) -> tuple[Instance, ...]:
-        """The instances of one image; ``size``: its height and width, by default as the files have them.
-
-        Raises:
-            JudgeError: an image that the files do not list or describe with another size; an annotation that is not
-                sound (see ``read_annotation``), or whose thing would stay visible (see ``find_contradiction``).
-        """
+        """The instances of one image; ``size``: its height and width, by default as the files have them."""
         entry = self._entries.get(name)
         if entry is None:
             what = f"image '{name}' is not among its images"
@@ -232,12 +216,12 @@ class GroundTruth:
         """Add the instances of a file; an image that another file lists too has the annotations of both."""
         source = document.source
         keys = ("images", "annotations", "categories") if labels is None or labels else ("images",)
-        shown, annotations, categories = [*(_records(document.value, key, source) for key in keys), [], []][:3]
+        listed, annotations, categories = [*(_records(document.value, key, source) for key in keys), [], []][:3]
         known = _categories(categories, source)
         also = {str(one.get("name")) for one in categories if str(one.get("supercategory")).casefold() == PERSON}
         hidden = people_among(known.values(), people, also)
         self.renamed |= {name: PERSON if name in hidden else name for name in known.values()}
-        ids = self._add_images(shown, source, "correct the record" if lists_images else "rename one of the images")
+        ids = self._add_images(listed, source, "correct the record" if lists_images else "rename one of the images")
         joined, elsewhere, visible = set[str](), Counter[str](), dict[str, None]()
         for number, annotation in enumerate(annotations, start=1):
             image_id = usable_id(annotation.get("image_id"))
@@ -323,7 +307,6 @@ def _name(image: Mapping[str, Any]) -> object:
 
 
 def _categories(categories: Sequence[Mapping[str, Any]], source: str) -> dict[str, str]:
-    """Id -> name."""
     found: dict[str, str] = {}
     for number, category in enumerate(categories, start=1):
         key, name = usable_id(category.get("id")), str(category.get("name"))
@@ -342,5 +325,5 @@ def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
     if sides == [None, None]:
         return None
     # Some exporters write 480.0.
-    whole = all(type(side) is int or (isinstance(side, float) and side.is_integer()) for side in sides)
-    return (int(sides[0]), int(sides[1])) if whole and 0 < min(sides) <= max(sides) <= _LONGEST else _WRONG
+    integral = all(type(side) is int or (isinstance(side, float) and side.is_integer()) for side in sides)
+    return (int(sides[0]), int(sides[1])) if integral and 0 < min(sides) <= max(sides) <= _LONGEST else _WRONG

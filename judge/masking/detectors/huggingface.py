@@ -55,8 +55,8 @@ class HuggingFace:
             outputs = BatchFeature({name: value.cpu() for name, value in given if isinstance(value, torch.Tensor)})
             draw = self._masks if {"masks_queries_logits", "pred_masks"} & {*outputs} else self._boxes
             for label, score, mask in draw(outputs, drawn):
-                whole = cv2.resize(mask.view(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST)
-                found.append(from_mask(whole.view(np.bool_), self.labels.get(label, str(label)), score=score))
+                full = cv2.resize(mask.view(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST)
+                found.append(from_mask(full.view(np.bool_), self.labels.get(label, str(label)), score=score))
         return tuple(instance for instance in found if instance.area)
 
     def _boxes(self, outputs: Any, size: tuple[int, int], least: float = MIN_SCORE) -> _Found:
@@ -76,8 +76,8 @@ class HuggingFace:
         elif "pred_masks" in outputs:  # DETR's processor gives the background to instances, unlike its authors' code.
             for (label, score, _), query in zip(self._boxes(outputs, size, -1.0), outputs.pred_masks[0], strict=True):
                 if score > MIN_SCORE:
-                    whole = torch.nn.functional.interpolate(query[None, None], size, mode="bilinear")
-                    yield label, score, (whole[0, 0] > 0).numpy()
+                    full = torch.nn.functional.interpolate(query[None, None], size, mode="bilinear")
+                    yield label, score, (full[0, 0] > 0).numpy()
             return
         else:
             each = zip(*(outputs[name].split(1, 1) for name in _QUERIES), strict=True)
