@@ -101,11 +101,10 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a judge predicts.
+    """What a judge predicts; it decides the loss.
 
     ``attribute``: exactly one of the classes (softmax, cross-entropy).
     ``tasks``: any number of them (sigmoid, binary cross-entropy averaged over classes).
-    The target, never the judge, decides the loss.
     """
 
     kind: TargetKind

@@ -79,10 +79,7 @@ Group = tuple[tuple[str, ...], str]
 
 
 def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = None) -> list[Calibration]:
-    """Measure captions without any amplification, and with known doses of bias; write the results to ``config.out``.
-
-    A command that was killed, or met an error, goes on from the trials that are done.
-    """
+    """Measure captions without any amplification, and with known doses of bias; write the results to ``config.out``."""
     config = with_precision(config)
     if len(config.attributes) > 1:
         # A dose moves captions from one class to another, so that products of attributes would need many doses.
@@ -136,7 +133,6 @@ def _groups(config: CalibrateConfig) -> list[Group]:
 
 
 def _caption_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> Iterator[Job]:
-    """Trials on the captions that are given."""
     words = Lexicons(choose_lexicon(config), load_tasks(config.tasks))
     if words.attribute and words.attribute.language in SEGMENTED:
         raise JudgeError("doses change words between spaces", where="--lexicon", mend="give captions with spaces")
@@ -182,7 +178,6 @@ def _digest(settings: Mapping[str, Any], *parts: object) -> str:
 
 
 def _table(rows: Sequence[Row]) -> pd.DataFrame:
-    """The trials, absent numbers NaN."""
     numbers = ["dose", "value", "error", "low", "high", "p", "seconds"]
     return pd.DataFrame(rows).astype(dict.fromkeys(numbers, float))
 

@@ -31,11 +31,7 @@ _LONGEST = 490  # Characters of a line; with what stands before it 500 at most.
 
 @contextmanager
 def one_line_errors(*, shared: bool = False) -> Iterator[None]:
-    """Around a command: see :func:`one_line_faults`; check the launch before, and standard output after the work.
-
-    Args:
-        shared: whether the processes of a launch share the command's work.
-    """
+    """Around a command (``shared`` by a launch): :func:`one_line_faults`, and a check of standard output at the end."""
     with one_line_faults():
         launch.check_launch(shared=shared)
         yield
@@ -87,10 +83,7 @@ def one_line_faults() -> Iterator[None]:
 def show_progress(*, period: float = 120) -> Iterator[Progress]:
     """A bar with the time left, on standard error of the main process; lines where that is no terminal.
 
-    What the package logs is printed there too, except notes of the other processes of a launch.
-
-    Args:
-        period: seconds over which the speed is averaged; some units must be done in that time.
+    What the package logs is printed there too. ``period``: seconds over which the speed is averaged.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -175,10 +168,9 @@ def say(*lines: str, notes: Sequence[str] = (), err: bool = False) -> None:
 
 
 def report_failures(failures: Sequence[tuple[str, JudgeError]], images: int, what: str) -> None:
-    """Print the faults of single images on standard error, and exit with code 1 if there are any.
+    """Print the faults of single images, (name, fault), on standard error, and exit with code 1 if there are any.
 
-    ``failures``: (name of the image, fault), of ``images`` in all, which should be ``what`` ("masked"). Faults that
-    differ in numbers alone (a size, a record) share one line: the first one, with the names of five images.
+    Faults that differ in numbers alone share one line: the first one, with the names of five images.
     """
     alike: dict[str, list[tuple[str, str]]] = {}
     for name, fault in [(printable(name), str(fault)) for name, fault in failures]:

@@ -11,19 +11,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from judge.commands import setup as from_settings
 from judge.commands.caption import add_captions, models_to_caption
 from judge.commands.console import say, show_progress
 from judge.commands.images import RunImages, described_images
-from judge.commands.setup import (
-    choose_lexicons,
-    complete_labels,
-    make_plan,
-    make_setup,
-    open_checkpoints,
-    precision_notes,
-    read_corpus,
-    with_precision,
-)
 from judge.commands.unread import unread
 from judge.config import make_config, values
 from judge.config.inputs import HumanSettings, ShownSettings
@@ -202,17 +193,12 @@ def _in_memory(human: Any, captions: Any, labels: Any, attribute: str | Sequence
 
 
 # Settings that say how files are read.
-_READING = {*HumanSettings.model_fields, "captions", "several", "refusals"} - {
-    *("attribute", "lexicon", "label_least", "contractions", "text"),
-}
+_READING = {*HumanSettings.model_fields, "captions", "several", "refusals"}
+_READING -= {"attribute", "lexicon", "label_least", "contractions", "text"}
 
 
 def _with_sources(corpus: Corpus, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """``settings``, with the sources of a corpus made in Python, for ``run.yaml``.
-
-    Raises:
-        JudgeError: a setting says how to read what has been read already, or names another attribute.
-    """
+    """``settings`` with the sources of a corpus made in Python, for ``run.yaml``; those that do not fit are refused."""
     if keys := sorted(settings.keys() & _READING):
         mend = "give it to Corpus.read, read_labels or read_tasks, whose results evaluate takes"
         raise JudgeError(f"'{keys[0]}' is for files, and captions are in memory", mend=mend)
@@ -246,34 +232,28 @@ def run(
     store: Path | None = None,
     examples: bool = True,
 ) -> Result:
-    """Read, measure, and write the run's folder (where ``config.out`` names one).
+    """Read, measure, and write the run's folder, if ``config.out`` names one.
 
-    Judges, captions and features that are finished are kept, whatever goes wrong.
-
-    Args:
-        config: the settings.
-        corpus: captions and labels already read.
-        progress: called with (what, units done, units in all).
-        store: where answers of judges are kept and found, without their weights; None for none.
-        examples: whether the result has any.
+    ``corpus``: captions and labels already read; ``store``: where answers of judges are kept and found, without their
+    weights; ``examples``: whether the result has any.
     """
-    config = with_precision(config)
+    config = from_settings.with_precision(config)
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
     if directory:
         in_main_process(lambda: directory.check(config.inputs()))
     models = models_to_caption(config, corpus)
-    lexicons = choose_lexicons(config)
-    corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)
+    lexicons = from_settings.choose_lexicons(config)
+    corpus = from_settings.complete_labels(corpus, {}, config) if corpus else from_settings.read_corpus(config)
     scores, notes = _read_human_scores(config, corpus)
     rewards = _read_rewards(config, corpus)
     notes = [*corpus.notes, *notes, *map(Doubt, unread(config))]
-    plan, setup = replace(make_plan(config), examples=examples), make_setup(config)
-    plan = replace(plan, image_scores=_read_image_scores(config, corpus))
+    plan = replace(from_settings.make_plan(config), examples=examples, image_scores=_read_image_scores(config, corpus))
     if config.checkpoints:
-        open_checkpoints(config.checkpoints)
+        from_settings.open_checkpoints(config.checkpoints)
     if directory:
         store = config.checkpoints or directory.store
     log = partial(append, directory.partial / LOG) if directory else None
+    setup = from_settings.make_setup(config)
     setup = replace(setup, store=store or setup.store, log=log)
     images = RunImages(config, config.judge, progress)
     with directory.working() if directory else nullcontext():
@@ -388,7 +368,7 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
 
 
 def uses_images(metrics: Sequence[str]) -> bool:
-    """Return whether any of these metrics asks a judge that sees images."""
+    """Whether any of these metrics asks a judge that sees images."""
     return any(find_metric(name).uses_images for name in spell_out(metrics))
 
 
@@ -401,7 +381,7 @@ def command(config: RunConfig) -> int:
     """
     as_json, conditions = config.format == "json", [read_condition(text, config.metrics) for text in config.fail_if]
     if is_main_process():
-        say(notes=precision_notes(config), err=as_json)
+        say(notes=from_settings.precision_notes(config), err=as_json)
     with show_progress() as progress:
         result = run(config, progress=progress)
     met = [line for condition in conditions for line in condition(result)]

@@ -43,9 +43,7 @@ _STORE, _FINISHED = ".finished", "images.jsonl"  # Hidden: no folder of images i
 def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Masked, list[str]]:
     """Mask the images of a folder; return the rows and failures, and what to print about them, a line each.
 
-    ``masks.parquet``, a row per masked image: image (its name), masked (the masked image's name), instances (how
-    many were hidden), share_hidden (of its pixels, in [0, 1]), detector, mode. A command that was killed, or met an
-    error, goes on from the images that are masked. Where no image can be masked, nothing is written.
+    A command that was killed, or met an error, goes on. Where no image can be masked, nothing is written.
     """
     out = OutputFolder(
         config.out, what="folder of masked images", command=config.command, overwrite=config.overwrite, store=_STORE

@@ -63,9 +63,8 @@ class QualityScore:
 def change(after: QualityScore, before: QualityScore) -> tuple[float, float] | None:
     """The difference of a score between two captioners, and its p; None where one has no interval.
 
-    Standard errors are those that the intervals imply, and are taken as independent. Where captioners do well on the
-    same images, as they usually do, p is larger than a test on pairs would give. It is not corrected for the number of
-    captioners. Without any error p is 1 for equal scores, else 0.
+    Standard errors are those that the intervals imply, taken as independent: a test on pairs would give a smaller p.
+    Without any error p is 1 for equal scores, else 0.
     """
     from scipy import stats
 
@@ -78,10 +77,7 @@ def change(after: QualityScore, before: QualityScore) -> tuple[float, float] | N
 
 
 class _Draws(NamedTuple):
-    """Resamples of images; every key has its own generator.
-
-    ``units``: index of each image's unit, [N], where some show one scene (:mod:`judge.corpus.units`).
-    """
+    """Resamples of images; of ``units``, [N], where some show one scene (:mod:`judge.corpus.units`)."""
 
     resamples: int
     level: float
@@ -89,7 +85,6 @@ class _Draws(NamedTuple):
     units: IntArray | None = None
 
     def of_images(self, images: Sequence[str], labels: Labels | None) -> _Draws:
-        """The same for some images."""
         scenes = labels.scenes if labels else {}
         return self._replace(units=Units.make(dict.fromkeys(images, ""), scenes).index)
 
@@ -105,7 +100,6 @@ class _Draws(NamedTuple):
         return bootstrap_pooled(part.table, part.pool, resamples=self.resamples, **how)
 
     def p_values(self, part: Part, groups: Sequence[IntArray], key: str) -> list[float | None]:
-        """p-values of :func:`exchange_p`."""
         if not self.resamples:
             return [None] * len(part.names)
         generator = self._generator(part, f"{key} p")
@@ -174,16 +168,12 @@ def measure_qualities(  # noqa: PLR0913
 ) -> dict[str, Quality]:
     """Captioner -> its quality over the images that both sides describe.
 
-    BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L and CIDEr are means over images, CIDEr
-    with the document frequencies of all images scored, whatever the group. So are scores that are ``given``, captioner
-    -> its scores from elsewhere.
+    BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L, CIDEr and the scores that are ``given``,
+    captioner -> its scores from elsewhere, are means over images, CIDEr with the document frequencies of all images.
 
-    All human captions of an image are references; of generated captions an image's first counts. Images without a
-    generated caption are not scored: read the scores beside ``Captions.silent``. ``labels`` give scores by class.
-    CHAIR needs annotated ``objects``, of names in the lexicon of COCO's; those in an image's human captions count too.
-    Where Java does not run, the words are those of our own tokeniser, and there is no METEOR. Intervals are from a
-    bootstrap over images, p-values of gaps from permutations of classes; 0 resamples give none. ``progress`` is called
-    with the number of captioners done.
+    All human captions of an image are references; of generated captions an image's first counts. ``labels`` give scores
+    by class. CHAIR needs annotated ``objects``, of names in the lexicon of COCO's; those in an image's human captions
+    count too. Intervals are from a bootstrap over images, p-values of gaps from permutations of classes.
 
     Raises:
         JudgeError: pycocoevalcap is not installed; no image has captions of both sides, or a label.
@@ -206,7 +196,6 @@ def _measure(
     labels: Labels | None,
     draws: _Draws,
 ) -> Quality:
-    """The quality of one captioner."""
     both = [image for image in human.by_image if image in generated.by_image]
     tokenizer, lines, why = _words(human, generated, both)
     images, refs, hyps = _pair(human, both, lines)
@@ -269,7 +258,6 @@ def _score(refs: References, hyps: Sequence[str], why: str) -> tuple[list[Part],
 
 
 def _chair(human: Captions, generated: Captions, images: Sequence[str], objects: Tasks) -> Part:
-    """CHAIR of the captions that are scored."""
     lexicon, known = load_lexicon("coco-objects"), {*objects.names}
 
     def named(caption: str) -> list[str]:
@@ -297,7 +285,6 @@ def _groups(images: Sequence[str], labels: Labels | None) -> dict[str, IntArray]
 
 
 def _score_groups(part: Part, groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
-    """The scores of every group."""
     for group, rows in groups.items():
         own = replace(part, table=part.table[rows])
         intervals = draws.intervals(own, rows, "None" if group == "all" else group)

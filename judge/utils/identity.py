@@ -30,10 +30,7 @@ def key_of(ingredients: Mapping[str, str]) -> str:
 
 
 def content_of(reference: str, *, where: str = "") -> str:
-    """What a file, a checkpoint's folder, or ``NAME`` or ``NAME@REVISION`` on the hub holds.
-
-    A hash of the file, or of the folder's files that loaders read, wherever it lies; of a name, the commit. Files are
-    read once, unless their size or time changes.
+    """A hash of a file, or of a checkpoint's files that loaders read; the commit of ``NAME`` or ``NAME@REVISION``.
 
     Raises:
         JudgeError: no such folder; a name that is neither on the hub nor in its cache.

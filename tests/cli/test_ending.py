@@ -41,26 +41,6 @@ def test_an_interrupt_leaves_no_traceback(
     assert process.returncode == 128 + number
 
 
-def test_a_signal_whose_exception_is_lost_comes_again() -> None:
-    """Python only reports what a finaliser raises."""
-    code = """
-import os, signal, time
-from judge.utils.terminal import Interrupted, handle_signals
-handle_signals()
-class Dying:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.01)
-try:
-    Dying()
-    time.sleep(30)
-except Interrupted as error:
-    print(error)
-"""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False)
-    assert (ended.stdout, ended.stderr) == ("15\n", "")
-
-
 def test_a_second_signal_ends_at_once_and_one_at_the_end_is_silent(tmp_path: Path) -> None:
     """A command that takes its time to end; and one that is done, but whose interpreter is not."""
     code = """
