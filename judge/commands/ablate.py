@@ -42,7 +42,7 @@ from judge.statistics.summary import Summary
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import split_name
-from judge.utils.identity import content_of
+from judge.utils.identity import content_of, stamps_of
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
@@ -316,9 +316,7 @@ def _write_captions(
 def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
     """A checksum of what captions depend on: settings, the checkpoint, and the size and time of all files."""
     given = [config.images, *values.listed(config.instances), *settings.get("weights", {}).values()]
-    given.append(config.detector.removeprefix("hf:"))
-    below = [path for place in given if place for path in (place, *Path(place).rglob("*")) if Path(path).is_file()]
-    stamps = sorted((str(path), Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in below)
+    stamps = stamps_of(Path(place) for place in (*given, config.detector.removeprefix("hf:")) if place)
     versions = [version(name) for name in ("caption-judge", "torch", "transformers")]
     content = sorted(settings.items(), key=str), content_of(str(settings["model"])), stamps, versions
     return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()

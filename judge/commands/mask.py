@@ -21,6 +21,7 @@ from judge.masking.measured import MaskStatistics, describe_masks, measure_masks
 from judge.masking.people import Hiding
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty, resolved
+from judge.utils.identity import stamps_of
 from judge.utils.options import option
 from judge.utils.outputs import MANIFEST, OutputFolder, names_in
 
@@ -103,10 +104,8 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     import cv2
 
     packages = version("caption-judge"), cv2.__version__
-    below = [file for path in listed(config.instances) for file in (path, *sorted(path.rglob("*")))]
-    truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
     named = config.person_categories, [(name, file.read_bytes()) for name, file in config.class_names.items()]
-    settings = hiding, detector.key, truth, named
+    settings = hiding, detector.key, stamps_of(listed(config.instances)), named
     return repr((packages, MaskStatistics._fields, *settings))
 
 

@@ -84,10 +84,6 @@ class _Draws(NamedTuple):
     seed: int
     units: IntArray | None = None
 
-    def of_images(self, images: Sequence[str], labels: Labels | None) -> _Draws:
-        scenes = labels.scenes if labels else {}
-        return self._replace(units=Units.make(dict.fromkeys(images, ""), scenes).index)
-
     def _generator(self, part: Part, key: str) -> np.random.Generator:
         return np.random.default_rng([self.seed, *map(ord, f"{part.names[0]}/{key}")])
 
@@ -183,21 +179,26 @@ def measure_qualities(  # noqa: PLR0913
     for number, captioner in enumerate(captioners):
         progress(number)
         scores = given.get(captioner.name, {})
-        found[captioner.name] = _measure(human, captioner, objects=objects, given=scores, labels=labels, draws=draws)
+        found[captioner.name] = _measure(human, captioner, objects, scores, labels, draws)
     return found
 
 
 def _measure(
     human: Captions,
     generated: Captions,
-    *,
     objects: Tasks | None,
     given: ImageScores,
     labels: Labels | None,
     draws: _Draws,
 ) -> Quality:
     both = [image for image in human.by_image if image in generated.by_image]
-    tokenizer, lines, why = _words(human, generated, both)
+    captions = [caption for image in both for caption in human.by_image[image]]
+    captions += [generated.by_image[image][0] for image in both]
+    tokenizer: Tokenizer = "ptb"
+    try:
+        lines, why = library.penn_treebank(captions), ""
+    except JavaFault as fault:
+        tokenizer, lines, why = "judge", plain_words(captions), str(fault)
     images, refs, hyps = _pair(human, both, lines)
     if not images:
         where = f"{human.source or human.name}, {generated.source or generated.name}"
@@ -211,7 +212,8 @@ def _measure(
         if all(name not in part.names for part in parts):  # Those that are computed here are corpus scores.
             parts.append(library.means(name, [values.get(image, math.nan) for image in images]))
             skipped.pop(name, None)
-    groups, draws = _groups(images, labels), draws.of_images(images, labels)
+    scenes = labels.scenes if labels else {}
+    groups, draws = _groups(images, labels), draws._replace(units=Units.make(dict.fromkeys(images, ""), scenes).index)
     sides: dict[Side, list[str]] = {"human": [ref for of in refs for ref in of], "generated": hyps}
     return Quality(
         captioner=generated.name,
@@ -226,16 +228,6 @@ def _measure(
         further=sum(len(generated.by_image[image]) - 1 for image in images),
         unscored=len(human.by_image.keys() | generated.by_image.keys()) - len(images),
     )
-
-
-def _words(human: Captions, generated: Captions, images: Sequence[str]) -> tuple[Tokenizer, list[str], str]:
-    """The tokenizer, the words of all references and then all candidates, and why METEOR cannot run ("": it can)."""
-    captions = [caption for image in images for caption in human.by_image[image]]
-    captions += [generated.by_image[image][0] for image in images]
-    try:
-        return "ptb", library.penn_treebank(captions), ""
-    except JavaFault as fault:
-        return "judge", plain_words(captions), str(fault)
 
 
 def _pair(human: Captions, images: Sequence[str], lines: Sequence[str]) -> tuple[list[str], list[list[str]], list[str]]:
