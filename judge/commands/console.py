@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from judge.types import Progress
 
 _USAGE: Any = typer.BadParameter.__base__  # Typer's own class for a misspelt option and the like has no public name.
-# Seconds between lines about one kind of work, and before the first line about another or with a time left.
+# Seconds between lines about one kind of work, and before the first line about another.
 _A_MINUTE, _SOON = 60.0, 10.0
 _COUNTS = re.compile(r"\d+ of \d+")  # Within the name of some work: they say how far it is, not what it is.
 _LONGEST = 490  # Characters of a line; with what stands before it 500 at most.
@@ -118,26 +118,21 @@ class _Lines:
     """Progress in lines, for a scheduler's log: one a minute, and one where other work begins; none of short work."""
 
     def __init__(self) -> None:
-        self.kind = self.shown = self.left = ""
-        self.begun = self.last = self.at = time.monotonic()
-        self.before = self.done = 0
+        self.kind = self.shown = ""
+        self.begun = self.last = time.monotonic()
+        self.before = 0
 
     def show(self, what: str, done: int, total: int) -> None:
         now, kind = time.monotonic(), _COUNTS.sub("", what)
         if kind != self.kind:
             self.kind, self.begun, self.before = kind, now, done
-        if done != self.done:  # Large units end rarely: until then their time is known, and goes by.
-            self.done, self.at = done, now
-        left = ""
-        if total and done > self.before:
-            seconds = round((self.at - self.begun) / (done - self.before) * (total - done) - (now - self.at))
-            rest = f", {timedelta(seconds=seconds)} left" if seconds > 0 else ""
-            left = f", {timedelta(seconds=round(now - self.begun))} elapsed{rest}"
-        news = kind != self.shown or (left and not self.left)
-        if now - self.last < (_SOON if news else _A_MINUTE):
+        if now - self.last < (_A_MINUTE if kind == self.shown else _SOON):
             return
-        self.shown, self.last, self.left = kind, now, left
-        count = f": {done} of {total}" if total else ""
+        self.shown, self.last = kind, now
+        count, left = f": {done} of {total}" if total else "", ""
+        if total and done > self.before:
+            seconds = round((now - self.begun) / (done - self.before) * (total - done))
+            left = f", {timedelta(seconds=round(now - self.begun))} elapsed, {timedelta(seconds=seconds)} left"
         typer.echo(f"{time.strftime('%H:%M:%S')} {what}{count}{left}", err=True)
 
 

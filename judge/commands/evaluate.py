@@ -27,7 +27,7 @@ from judge.corpus.files import Given
 from judge.corpus.image_scores import read_image_scores
 from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
-from judge.errors import JudgeError, in_python, nearest, require, shortened, some
+from judge.errors import JudgeError, in_python, nearest, require
 from judge.judges import HUGGING_FACE, SELF, find_judge, name_self, split_reference
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan, measure
@@ -244,10 +244,13 @@ def run(
     models = models_to_caption(config, corpus)
     lexicons = from_settings.choose_lexicons(config)
     corpus = from_settings.complete_labels(corpus, {}, config) if corpus else from_settings.read_corpus(config)
-    scores, notes = _read_human_scores(config, corpus)
-    rewards = _read_rewards(config, corpus)
-    notes = [*corpus.notes, *notes, *map(Doubt, unread(config))]
-    plan = replace(from_settings.make_plan(config), examples=examples, image_scores=_read_image_scores(config, corpus))
+    names = list(dict.fromkeys([*(captions.name for captions in corpus.generated), *config.models]))
+    scores = _read_human_scores(config, names)
+    rewards = _read_rewards(config, names)
+    notes = [*corpus.notes, *map(Doubt, unread(config))]
+    plan = replace(
+        from_settings.make_plan(config), examples=examples, image_scores=_read_image_scores(config, corpus, names)
+    )
     if config.checkpoints:
         from_settings.open_checkpoints(config.checkpoints)
     if directory:
@@ -263,14 +266,14 @@ def run(
             human, plain = corpus.human.by_image, images.plain
             described = corpus.labels.by_image if corpus.alone and corpus.labels else human
             whose = "labels" if corpus.alone else "human captions"
-            names = described_images(plain.names, described, whose=whose, where=f"--images {plain.folder}")
-            captions = {image: human.get(image, (name,))[:1] for image, name in names.items()}
+            asked = described_images(plain.names, described, whose=whose, where=f"--images {plain.folder}")
+            captions = {image: human.get(image, (name,))[:1] for image, name in asked.items()}
             placeholders = [Captions(name, captions, source=name) for name in models]
             lay_out(replace(corpus, generated=(*corpus.generated, *placeholders)), plan, lexicons)
             if uses_images(plan.metrics):
                 images.hidden([])
             images.free()  # The captioner needs the memory.
-            plain = replace(plain, names=names)
+            plain = replace(plain, names=asked)
             corpus = add_captions(config, corpus, models, plain, directory=directory, progress=progress)
         measured = measure(
             corpus,
@@ -293,29 +296,25 @@ def run(
     return result
 
 
-def _read_human_scores(config: RunConfig, corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
-    """Human scores of the run's captioners, if they are given; and a note on those of others."""
+def _read_human_scores(config: RunConfig, captioners: Sequence[str]) -> dict[str, Any]:
+    """Human scores of the run's captioners, if they are given."""
     if config.human_scores is None:
-        return {}, []
-    names = list(dict.fromkeys([*(captions.name for captions in corpus.generated), *config.models]))
-    scores = read_human_scores(config.human_scores, captioners=names)
-    others, file = [name for name in scores if name not in names], shortened(str(config.human_scores), 150)
-    notes = [f"{file} has scores of captioners that are not in this run: {some(others)}"] if others else []
-    return {"human_scores": {name: scores[name] for name in names}}, notes
+        return {}
+    scores = read_human_scores(config.human_scores, captioners=captioners)
+    return {"human_scores": {name: scores[name] for name in captioners}}
 
 
-def _check_captioner(name: str, config: RunConfig, corpus: Corpus, where: str) -> None:
-    names = [*(captions.name for captions in corpus.generated), *config.models]
-    if name not in names:
-        raise JudgeError(f"no captioner is called '{name}'", where=where, mend=nearest(name, names))
+def _check_captioner(name: str, captioners: list[str], where: str) -> None:
+    if name not in captioners:
+        raise JudgeError(f"no captioner is called '{name}'", where=where, mend=nearest(name, captioners))
 
 
-def _read_image_scores(config: RunConfig, corpus: Corpus) -> Mapping[str, ImageScores]:
+def _read_image_scores(config: RunConfig, corpus: Corpus, captioners: list[str]) -> Mapping[str, ImageScores]:
     """Captioner -> its scores image by image; refuses those of no image that the captioner describes."""
     described, found = {captions.name: captions.by_image for captions in corpus.generated}, {}
     for captioner, path in config.quality_scores.items():
         where = f"--quality-scores {captioner}={path}"
-        _check_captioner(captioner, config, corpus, where)
+        _check_captioner(captioner, captioners, where)
         found[captioner] = read_image_scores(path)
         images = {image for of in found[captioner].values() for image in of}
         if captioner in described and images.isdisjoint(described[captioner]):
@@ -324,11 +323,11 @@ def _read_image_scores(config: RunConfig, corpus: Corpus) -> Mapping[str, ImageS
     return found
 
 
-def _read_rewards(config: RunConfig, corpus: Corpus) -> dict[str, dict[str, str]]:
+def _read_rewards(config: RunConfig, captioners: list[str]) -> dict[str, dict[str, str]]:
     """Captioner -> {"rewarded_by": the kind of judge that rewarded it}."""
     found = {}
     for captioner, judge in config.rewarded_by.items():
-        _check_captioner(captioner, config, corpus, where := f"--rewarded-by {captioner}={judge}")
+        _check_captioner(captioner, captioners, where := f"--rewarded-by {captioner}={judge}")
         is_saved = judge.startswith("hf://") or from_home(judge).exists()
         kind = find_saved(judge, where=where).judge if is_saved else find_judge(judge).name
         found[captioner] = {"rewarded_by": kind.partition(":")[0]}

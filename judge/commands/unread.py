@@ -14,7 +14,6 @@ from judge.errors import JudgeError
 from judge.judges import EMBEDDED, FILES, HUGGING_FACE, OF_BACKBONES, SEEING, find_judge
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
-from judge.utils.launch import computes_on
 
 # Settings of every judge, and of the work as a whole.
 _PROTOCOL = ("alignment", "holdout", "balance")
@@ -89,8 +88,6 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         lines += [(", ".join(config.metrics), others, roles)] if roles else []
     for by, others, named in lines:
         yield f"{' '.join(named)} {'are' if named[1:] else 'is'} not used by {by}, but by {others}"
-    if getattr(config, "precision", None) == "fp16" and "precision" in read and computes_on() == "cpu":
-        yield "--training precision=fp16 has no effect on a CPU: judges compute in float32"
 
 
 def log_unread(config: JudgedSettings) -> None:
