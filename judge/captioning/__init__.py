@@ -151,9 +151,9 @@ def caption_images(
     errors = [error for part in parts for error in part.failures]
     if endpoint and errors and not found:
         raise errors[0][1]
-    in_order_of_images = {image: found[image] for image in images.names if image in found}
     notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
-    return Captioned(in_order_of_images, errors, sum(part.cut for part in parts), notes)
+    ordered = {image: found[image] for image in images.names if image in found}
+    return Captioned(ordered, errors, sum(part.cut for part in parts), notes)
 
 
 def _make_writer(

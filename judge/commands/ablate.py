@@ -101,11 +101,6 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
         pairs = ((*split_name(entry), entry) for entry in self.detectors)
         return {name or entry: Path(file) if name else None for name, file, entry in pairs}
 
-    def found_by(self, name: str) -> dict[str, Any]:
-        """The settings of ``judge evaluate`` with a detector."""
-        file = self.sources[name]
-        return {"detector": name} if file is None else {"detector": "gt", "instances": file}
-
 
 class FoundConfig(RunConfig):
     """Options of ``judge evaluate`` whose ``instances`` are what a tool found."""
@@ -214,7 +209,10 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         results: dict[str, Result] = {}
         agree: Sequence[Agreement] = ()
         if config.human:
-            variants = {name: {**config.found_by(name), "metrics": metrics} for name in config.sources}
+            variants = {
+                name: {"metrics": metrics} | ({"detector": "gt", "instances": file} if file else {"detector": name})
+                for name, file in config.sources.items()
+            }
             results = _run_each(config, variants, out.store, progress)
             agree = agreements({name: found.summaries for name, found in results.items()}, level=config.level)
         entries = {
@@ -266,7 +264,7 @@ def _run_each(
     results = {}
     for name, changes in variants.items():
         settings = shared_settings(config, RunConfig) | dict(changes) | {"out": None}
-        kind = FoundConfig if changes.get("instances") else RunConfig  # See AblateDetectorsConfig.found_by.
+        kind = FoundConfig if changes.get("instances") else RunConfig  # What another tool found.
         one = make_config(settings, kind, where=f"{config.command} ({name})")
         own = None if config.checkpoints else store
         results[name] = run(one, store=own, progress=_named(progress, name), examples=False)
@@ -326,7 +324,13 @@ def _compare(
     config: AblateDetectorsConfig, hiding: Hiding, truth: GroundTruth, failures: Failures, progress: Progress | None
 ) -> tuple[list[DetectorRow], list[str]]:
     """Return what each detector finds, and notes. An image counts if no detector fails at it."""
-    detectors, people = {name: _open(name, config, hiding.labels, truth) for name in config.sources}, 0
+    detectors: dict[str, Detector] = {
+        name: read_truth(config.model_copy(update={"instances": file}), hiding.labels or None, found=True)
+        if file
+        else open_detector(name, config, hiding.labels, truth=truth)
+        for name, file in config.sources.items()
+    }
+    people = 0
     counts: dict[str, list[list[int]]] = {name: [] for name in detectors}
     statistics: dict[str, list[MaskStatistics]] = {name: [] for name in detectors}
     names, _ = image_names(config.images, truth)
@@ -378,12 +382,6 @@ def _check(
         if what := hide_nobody(masks):
             found[name].append(f"{what}.")
     return ablations.shared_notes(found)
-
-
-def _open(name: str, config: AblateDetectorsConfig, labels: tuple[str, ...], truth: GroundTruth) -> Detector:
-    if (file := config.sources[name]) is None:
-        return open_detector(name, config, labels, truth=truth)
-    return read_truth(config.model_copy(update={"instances": file}), labels or None, found=True)
 
 
 def masks(config: AblateMasksConfig) -> None:

@@ -45,9 +45,9 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
                 self.help = "\n\n".join(" ".join(part.split()) for part in str(getdoc(body)).split("\n\n"))
                 run = one_line_errors()(body)
                 if "config" in body.__annotations__:
-                    from judge.commands.options import flags_in_groups, with_settings
+                    from judge.commands.options import with_settings
 
-                    run, self.grouped = with_settings(body), flags_in_groups(body)
+                    run, self.grouped = with_settings(body)
                 made = typer.Typer(add_completion=False)
                 made.command()(run)
                 command = get_command(made)

@@ -160,7 +160,7 @@ def open_detector(
     check_categories(labels or (PERSON,), {PERSON for _ in people} | {*own.values()}, f"--weights: {source}")
     visible = sorted(other for other in {*own.values()} - people if names_people(other))
     renamed = {category: PERSON if other in people else other for category, other in own.items()}
-    return Cached(detector, config.detections, renamed, [stays_visible(other, source) for other in visible])
+    return Cached(detector, config.cache / "detections", renamed, [stays_visible(other, source) for other in visible])
 
 
 def refuse_unmasked(

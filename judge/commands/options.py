@@ -15,8 +15,8 @@ S = TypeVar("S", bound=Settings)
 METAVARS = {int: "N", float: "X", Path: "PATH"}
 
 
-def with_settings(body: Callable[[Any], int | None]) -> Callable[..., None]:
-    """The command that reads the settings of ``body`` from a YAML file and options."""
+def with_settings(body: Callable[[Any], int | None]) -> tuple[Callable[..., None], dict[str, str]]:
+    """The command that reads the settings of ``body`` from a file and options; field -> flag, of fields in groups."""
     kind: type[Settings] = get_type_hints(body)["config"]
 
     def command(file: Path | None, **given: Any) -> None:
@@ -41,7 +41,7 @@ def with_settings(body: Callable[[Any], int | None]) -> Callable[..., None]:
     command.__signature__ = Signature(  # type: ignore[attr-defined]  # of any function
         [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in annotations.items()]
     )
-    return command
+    return command, {name: flag_of(kind, name) for name in names if shown(kind, name)["group"]}
 
 
 def _show_all(ctx: typer.Context, value: bool) -> None:
@@ -82,12 +82,6 @@ def _help(kind: type[Settings], name: str) -> str:
     has_none = field.is_required() or bool in types or field.default in (None, {})
     default = about["unset"] or ("" if has_none else joined)
     return (text + (f" [default: {default}]" if default else "")).replace("[", "\\[")
-
-
-def flags_in_groups(body: Callable[..., object]) -> dict[str, str]:
-    """Field -> its flag, of the fields that have none of their own."""
-    kind = get_type_hints(body)["config"]
-    return {name: flag_of(kind, name) for name in kind.model_fields if shown(kind, name)["group"]}
 
 
 def _grouped(kind: type[Settings], group: str) -> list[str]:

@@ -145,11 +145,6 @@ class DetectionSettings(Settings):
     cache: Path = option(values.CACHE, "cache folder for detections and features")
 
     @property
-    def detections(self) -> Path:
-        """The folder of detections."""
-        return self.cache / "detections"
-
-    @property
     def features(self) -> Path:
         """The folder of features of images."""
         return self.cache / "features"

@@ -20,7 +20,7 @@ from judge.corpus.units import Units
 from judge.errors import JudgeError, require
 from judge.quality import library
 from judge.quality.exchange import exchange_p, values_of
-from judge.quality.library import BLEU, CHAIR, JavaFault, Part, References, Tokenizer, plain_words
+from judge.quality.library import BLEU, CHAIR, JavaFault, Part, Tokenizer, plain_words
 from judge.statistics.intervals import bootstrap_pooled
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
@@ -203,7 +203,13 @@ def _measure(
     if not images:
         where = f"{human.source or human.name}, {generated.source or generated.name}"
         raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
-    parts, skipped = _score(refs, hyps, why)
+    parts = [library.bleu(refs, hyps), library.rouge(refs, hyps), library.cider(refs, hyps)]
+    if not why:
+        try:
+            parts.insert(1, library.meteor(refs, hyps))
+        except JavaFault as fault:
+            why = str(fault)
+    skipped = ({"METEOR": why} if why else {}) | {"SPICE": _NO_SPICE}
     if objects is None or objects.derived:
         skipped |= dict.fromkeys(CHAIR, "needs --objects")
     else:
@@ -236,17 +242,6 @@ def _pair(human: Captions, images: Sequence[str], lines: Sequence[str]) -> tuple
     refs = [[ref for ref in [next(following) for _ in human.by_image[image]] if ref] for image in images]
     kept = [row for row in zip(images, refs, following, strict=True) if row[1]]
     return [row[0] for row in kept], [row[1] for row in kept], [row[2] for row in kept]
-
-
-def _score(refs: References, hyps: Sequence[str], why: str) -> tuple[list[Part], dict[str, str]]:
-    """The parts of every score, in the order of ``SCORES``, and score -> why it is skipped."""
-    parts = [library.bleu(refs, hyps), library.rouge(refs, hyps), library.cider(refs, hyps)]
-    if not why:
-        try:
-            parts.insert(1, library.meteor(refs, hyps))
-        except JavaFault as fault:
-            why = str(fault)
-    return parts, {**({"METEOR": why} if why else {}), "SPICE": _NO_SPICE}
 
 
 def _chair(human: Captions, generated: Captions, images: Sequence[str], objects: Tasks) -> Part:

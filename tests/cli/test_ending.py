@@ -25,7 +25,8 @@ def run(files: WorldFiles, out: Path, judge: str) -> list[object]:
 
 
 @pytest.mark.parametrize(("moment", "number", "judge"), [
-    (0.0, signal.SIGINT, "linear"), (1.0, signal.SIGHUP, "linear"),
+    (0.5, signal.SIGINT, "linear"),
+    pytest.param(1.0, signal.SIGHUP, "linear", marks=pytest.mark.slow),
     pytest.param(0.5, signal.SIGTERM, "lstm", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_an_interrupt_leaves_no_traceback(
