@@ -189,7 +189,6 @@ class AmplificationCallback(TrainerCallback):
         return numbers_of(found) | {"amplification/seconds": time.monotonic() - start}
 
     def _try(self, model: Any, processor: Any = None) -> None:
-        """Caption the first few images."""
         few = dict(islice(self.images.names.items(), _FIRST))
         self._caption(model, processor, replace(self.images, names=few))
 

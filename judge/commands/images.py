@@ -71,7 +71,7 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
 
 
 class Masking(NamedTuple):
-    """What is hidden and what finds it; ground truth to measure a network by, and how BA chose the object, if so."""
+    """What is hidden, what finds it, ground truth to measure a network by, and how BA chose the object, if so."""
 
     hiding: Hiding
     detector: Detector

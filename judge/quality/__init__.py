@@ -45,8 +45,7 @@ class QualityScore:
         score: one of ``SCORES``, or of those given.
         group: "all", an attribute class, or "gap: highest - lowest" class.
         images: number of images.
-        value: in [0, 1], CIDEr in [0, 10], or as given; NaN without images, and CIDEr of a single image. A gap is at
-            least 0.
+        value: in [0, 1], CIDEr in [0, 10], or as given; NaN without images, and CIDEr of a single image. A gap is >= 0.
         interval: over images; None for one image, a class so small that a resample may miss it, or no resamples. That
             of a gap keeps the two classes: it may reach below 0.
         p_value: of a gap, where classes are exchanged among images; else None.
@@ -237,7 +236,7 @@ def _measure(
 
 
 def _pair(human: Captions, images: Sequence[str], lines: Sequence[str]) -> tuple[list[str], list[list[str]], list[str]]:
-    """Images, their references and their candidate; images whose references hold no word are left out."""
+    """Images, references and candidates; images whose references hold no word are left out."""
     following = iter(lines)
     refs = [[ref for ref in [next(following) for _ in human.by_image[image]] if ref] for image in images]
     kept = [row for row in zip(images, refs, following, strict=True) if row[1]]
@@ -280,7 +279,6 @@ def _score_groups(part: Part, groups: Mapping[str, IntArray], draws: _Draws) -> 
 
 
 def _gaps(part: Part, groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
-    """The largest gap of each score between two classes."""
     classes = {name: rows for name, rows in groups.items() if name != "all" and len(rows)}
     values = {name: values_of(part, rows) for name, rows in classes.items()}
     if len(classes) < 2 or not np.isfinite(list(values.values())).all():
