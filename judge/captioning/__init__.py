@@ -192,7 +192,6 @@ def _captioned(captions: Mapping[str, Caption], failures: Sequence[tuple[str, Ju
 def _caption(
     writer: Writer, images: MaskedImages, batches: Sequence[Sequence[str]], stored: _Store
 ) -> Iterator[Captioned]:
-    """Caption each batch; the next one is read meanwhile."""
 
     def read(image: str) -> tuple[str, Any] | JudgeError:
         try:

@@ -163,7 +163,6 @@ class EndpointWriter:
         return JudgeError(what, where=self.where, mend=mend)
 
     def _explain(self, error: Exception) -> tuple[str, str]:
-        """The fault, with the server's own message, and the remedy."""
         import openai
 
         if isinstance(error, JudgeError):

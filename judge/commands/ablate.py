@@ -249,7 +249,6 @@ def _open_folder(config: S, varied: str) -> tuple[S, OutputFolder]:
 
 
 def _metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Those of ``metrics`` whose judges use images."""
     found = tuple(name for name in spell_out(metrics) if find_metric(name).uses_images)
     if not found:
         mend = f"add one of {', '.join(name for name, row in METRICS.items() if row.uses_images)}"
@@ -260,7 +259,6 @@ def _metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
 def _run_each(
     config: ScoredSettings, variants: Mapping[str, Mapping[str, Any]], store: Path, progress: Progress | None
 ) -> dict[str, Result]:
-    """The results of ``config`` with each variant's settings."""
     results = {}
     for name, changes in variants.items():
         settings = shared_settings(config, RunConfig) | dict(changes) | {"out": None}

@@ -141,7 +141,6 @@ def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, lis
 
 
 def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
-    """COCO's format of captions; ids that are numbers as such."""
     ids = {image: int(image) if image.isascii() and image.isdigit() else image for image in images}
     annotations = [
         {"id": number, "image_id": ids[image], "caption": " ".join(words)}

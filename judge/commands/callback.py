@@ -194,7 +194,6 @@ class AmplificationCallback(TrainerCallback):
 
     @in_python()
     def _caption(self, model: Any, processor: Any, images: MaskedImages) -> Captioned:
-        """The captions of ``images``, at least one."""
         processor = self.processor or processor
         try:
             captioner = wrap_captioner(model, processor)

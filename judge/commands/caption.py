@@ -140,7 +140,6 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
 
 
 def _notes(config: CaptionConfig, done: Captioned) -> list[str]:
-    """Notes for readers of the captions, a sentence each."""
     notes = [*done.notes]
     if empty := sum(not text for text in done.captions.values()):
         notes.append(f"{empty} captions are empty")

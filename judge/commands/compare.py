@@ -91,7 +91,6 @@ def command(
 
 
 def _print(found: Sequence[Difference], gates: Mapping[str, Sequence[Check]], lines: Sequence[str], kind: str) -> None:
-    """Print the gate's outcome, the table of differences, and lines below it, as Markdown if ``kind`` is "md"."""
     if kind == "md":
         for line in outcomes({f"`{text}`": of for text, of in gates.items()}, plain):
             typer.echo(f"{line}\n")

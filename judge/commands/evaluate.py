@@ -297,7 +297,6 @@ def run(
 
 
 def _read_human_scores(config: RunConfig, captioners: Sequence[str]) -> dict[str, Any]:
-    """Human scores of the run's captioners, if they are given."""
     if config.human_scores is None:
         return {}
     scores = read_human_scores(config.human_scores, captioners=captioners)

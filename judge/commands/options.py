@@ -71,7 +71,6 @@ def _option(kind: type[Settings], name: str) -> Any:
 
 
 def _help(kind: type[Settings], name: str) -> str:
-    """The help of a field: its description, its choices and its default."""
     field, about = kind.model_fields[name], shown(kind, name)
     types = _parts(field.annotation)
     choices = [part for part in types if isinstance(part, str)]

@@ -90,7 +90,6 @@ def prepare(config: PredictConfig, progress: Progress | None = None, *, owners: 
 
 
 def _open_images(config: PredictConfig, saved: Saved, images: Sequence[str], progress: Progress | None) -> MaskedImages:
-    """The images, masked as in training."""
     if config.images is None:
         what, mend = f"judge '{saved.judge}' sees images, and there are none", "give the folder of images"
         raise JudgeError(what, where="--images", mend=mend)

@@ -100,7 +100,6 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> tu
 
 
 def _write_index(folder: Path, judges: Sequence[Job]) -> None:
-    """Add a row for each judge to ``judges.json``."""
     path, rows = folder / INDEX, list[dict[str, Any]]()
     for job in judges:
         member, answers = job.member, f"{job.member.key}.safetensors"

@@ -262,7 +262,6 @@ class OutputFolder:
             self._close()
 
     def _close(self) -> None:
-        """Let other commands work here."""
         self.lock.release()
         remove_empty(self._made)
 
