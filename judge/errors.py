@@ -155,11 +155,7 @@ def nearest(word: str, known: list[str]) -> str:
 
 
 def require(extra: str, *modules: str) -> None:
-    """Check that the packages of an optional part are installed.
-
-    Raises:
-        JudgeError: one of ``modules`` is not installed; ``extra`` brings it.
-    """
+    """Refuse to go on without one of ``modules``, which the optional part ``extra`` brings."""
     from importlib.util import find_spec
 
     for module in modules:

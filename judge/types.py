@@ -72,12 +72,11 @@ class Labels:
         classes: the classes in fixed (sorted) order; index k of every probability.
         by_image: image id -> class.
         source: a file, or the rule that derived them.
-        derived: whether they only repeat what human captions name: by that rule, or as a given file is found to do.
+        derived: whether they only repeat what human captions name.
         ignored: value that means no class ("Both", "Unsure", "" for empty) -> images that are left out for it.
         rule: what the class of an image with several labels is: "one" (they are the same) or "majority" of them.
-        votes: of a majority "labels", and images by how they agree: "unanimous", "decided", "ties" (left out). These
-            images, and those in ``ignored``, are all images of the file. Where human captions are chosen by their
-            own labels also "own captions" and "other captions" (left out).
+        votes: of a majority "labels", and images by how they agree: "unanimous", "decided", "ties" (left out). Where
+            human captions are chosen by their own labels also "own captions" and "other captions" (left out).
         agreement: of given labels with what human captions name, as ``judge.corpus.labels.compare_labels`` finds it.
         scenes: image id -> the scene that it shows with one of several people (counterfactual pairs and sets): images
             of a scene are in one fold, and labels are exchanged within it; empty where all images are scenes apart.
@@ -101,11 +100,10 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a judge predicts.
+    """What a judge predicts; it decides the loss.
 
     ``attribute``: exactly one of the classes (softmax, cross-entropy).
     ``tasks``: any number of them (sigmoid, binary cross-entropy averaged over classes).
-    The target, never the judge, decides the loss.
     """
 
     kind: TargetKind
@@ -127,8 +125,8 @@ class Sample:
         words: the caption's words after masking and alignment; () when blanked.
         answers: indices into the target's classes; exactly one for ``attribute``.
         weight: importance in training (balances classes where all data is kept).
-        image: id of the image of the caption, if the judge sees one; None when blanked.
-        scene: that the image shows, where several images show one with different people; else None.
+        image: id of the caption's image, if the judge sees one; None when blanked.
+        scene: that the image shows, where several images show one with different people.
     """
 
     image_id: str
@@ -151,8 +149,7 @@ class Predictions:
     """A judge's probabilities.
 
     Attributes:
-        probabilities: [N, A] in [0, 1]; rows sum to 1 for an ``attribute`` target, are
-            independent Bernoulli probabilities for ``tasks``.
+        probabilities: [N, A] in [0, 1]; rows sum to 1 for an ``attribute`` target, and are independent for ``tasks``.
         target: what the columns mean.
         notes: what the judge chose by itself while fitting (``{"C": 0.1}``), for the report.
     """

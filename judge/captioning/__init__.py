@@ -58,10 +58,7 @@ class Captioned:
 
 
 class _Store:
-    """Captions of earlier runs of a command, and of this one: each is a line of a file as soon as it is written.
-
-    Each process writes a file of its own: a line that a kill cut short would spoil the next one.
-    """
+    """Captions of earlier runs of a command, and of this one: each process adds lines to a file of its own."""
 
     def __init__(self, folder: Path | None, key: str, images: MaskedImages) -> None:
         self._key, self._images, self._lock = key, images, Lock()
@@ -108,18 +105,16 @@ def caption_images(
 ) -> Captioned:
     """Caption every image of ``images``; errors of single images are collected, not raised.
 
-    Each process of a launch captions its share of the batches. A batch always holds the same images, whatever the
-    number of processes, but for those that a killed run has captioned, which are not captioned again.
+    Each process of a launch captions its share of the batches. A batch holds the same images, whatever the number of
+    processes, but for those that a killed run has captioned.
 
     Args:
         model: folder of a checkpoint, or its name on the hub; a server's name of its model; or a captioner in memory.
         images: as the captioner gets them; the same in every process.
         how: settings of the writing.
-        device: cpu, cuda, cuda:1; "auto" for all GPUs together; None for a GPU if there is one, in a launch the
-            process's own.
+        device: cpu, cuda, cuda:1; "auto" for all GPUs together; None for a GPU if there is one.
         endpoint: URL of a server that captions; None for a checkpoint.
-        store: folder for each caption as soon as it is written, for the next run of the same checkpoint, settings and
-            images, on any number of processes; the caller removes it. None to store nothing.
+        store: folder of captions that are not written again; the caller removes it. None to store nothing.
         progress: called with the number of images captioned, of this process's share.
     """
     if store:
@@ -156,9 +151,9 @@ def caption_images(
     errors = [error for part in parts for error in part.failures]
     if endpoint and errors and not found:
         raise errors[0][1]
-    in_order_of_images = {image: found[image] for image in images.names if image in found}
     notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
-    return Captioned(in_order_of_images, errors, sum(part.cut for part in parts), notes)
+    ordered = {image: found[image] for image in images.names if image in found}
+    return Captioned(ordered, errors, sum(part.cut for part in parts), notes)
 
 
 def _make_writer(
@@ -197,7 +192,6 @@ def _captioned(captions: Mapping[str, Caption], failures: Sequence[tuple[str, Ju
 def _caption(
     writer: Writer, images: MaskedImages, batches: Sequence[Sequence[str]], stored: _Store
 ) -> Iterator[Captioned]:
-    """Caption each batch; the next one is read meanwhile."""
 
     def read(image: str) -> tuple[str, Any] | JudgeError:
         try:

@@ -64,10 +64,7 @@ class CheckpointWriter:
         self.most = self.at_a_time if self._joins(prepared, alone) else 1
 
     def _joins(self, prepared: Prepared, alone: Tensor) -> bool:
-        """Return whether images can share a batch: ``prepared`` and noise have the logits there that each has alone.
-
-        Tensors of MiniCPM-V cannot be concatenated; those of Molmo2 count patches from the first of a batch.
-        """
+        """Whether ``prepared`` and noise have the logits in a batch that each has alone (not MiniCPM-V, Molmo2)."""
         pixels = np.random.default_rng(0).integers(256, size=(*blank().size, 3), dtype=np.uint8)
         try:
             with quiet():
@@ -87,8 +84,7 @@ class CheckpointWriter:
     def batches(self, images: MaskedImages) -> list[list[str]]:
         """The ids of images in batches whose tensors have one shape, in the order of their first images.
 
-        Captioners with native resolution (Qwen2-VL) make tensors of many shapes; the shape depends on the size of the
-        image alone. Images that cannot be read are a batch of their own.
+        The shape depends on the size of the image alone. Images that cannot be read are a batch of their own.
         """
 
         @cache
@@ -111,8 +107,7 @@ class CheckpointWriter:
     def write(self, prepared: Sequence[Prepared]) -> list[Caption]:
         """A caption for each image; as many at a time as memory holds.
 
-        Images whose tensors differ in shape are captioned apart: nothing is ever padded, as models with absolute
-        positions would give other captions.
+        Nothing is ever padded, as models with absolute positions would give other captions.
         """
         by_shape: dict[object, list[int]] = {}
         for row, one in enumerate(prepared):
@@ -140,10 +135,7 @@ class CheckpointWriter:
         return captions
 
     def tokens(self, prepared: Sequence[Prepared]) -> Tensor:
-        """Tokens of captions of images whose tensors have one shape, [N, T] int64, without the prompt.
-
-        At most ``max_tokens``; with the special tokens that begin, end or pad them.
-        """
+        """Tokens of captions of images of one shape, [N, T] int64, special ones too, without the prompt."""
         begun, room = prepared[0][1], self.writing.max_tokens
         if self.captioner.limit is not None:  # It has no positions for more.
             room = max(1, min(room, self.captioner.limit - len(begun)))
@@ -159,7 +151,6 @@ class CheckpointWriter:
 
     @torch.no_grad()
     def _generate(self, prepared: Sequence[Prepared], **settings: Any) -> Any:
-        """The output of the model's ``generate``, without sampling."""
         joined = {name: torch.cat([inputs[name] for inputs, _ in prepared]) for name in prepared[0][0]}
         model = self.captioner.model
         given = {

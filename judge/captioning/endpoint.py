@@ -41,11 +41,8 @@ class EndpointError(JudgeError):
 class EndpointWriter:
     """Asks a server for each caption, several at a time; at temperature 0 if the server takes one.
 
-    A request without an answer, or with an error of the server's own, is sent again up to six times, after growing
-    pauses (the openai package's rule). ``url`` is the base URL of the server's API ("http://127.0.0.1:8000/v1").
-
-    Attributes:
-        answered: whether any such request has had an answer, so that faults of single requests are of their images.
+    ``url`` is the base URL of the server's API ("http://127.0.0.1:8000/v1"). ``answered``: whether any request has had
+    an answer, so that faults of single requests are of their images.
     """
 
     # Processes of a launch share the images in batches of as many.
@@ -78,7 +75,7 @@ class EndpointWriter:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for readers of the captions, a sentence each."""
+        """Notes for readers of the captions."""
         note = "the server takes no temperature: its captions are sampled, and another run gives others"
         return () if "temperature" in self.settings else (note,)
 
@@ -87,12 +84,7 @@ class EndpointWriter:
         return in_batches(list(images.names), self.at_a_time)
 
     def prepare(self, image: Image) -> Caption:
-        """The caption of an RGB image, which is sent as PNG.
-
-        Raises:
-            EndpointError: no image can be captioned.
-            JudgeError: there is no caption of this image.
-        """
+        """The caption of an RGB image, which is sent as PNG; an EndpointError if no image can be captioned."""
         import numpy as np
 
         if self._given_up:
@@ -156,10 +148,7 @@ class EndpointWriter:
         return Caption(_line(content), end == "length")
 
     def _fault(self, error: Exception, *, hopeless: bool = False) -> JudgeError:
-        """The fault of an image, or an EndpointError: the server is down, or refuses every request.
-
-        The request is the same but for the image. So once any has been answered, a refused one is its image's fault.
-        """
+        """The fault of an image, or, unless any request has been answered, of the server: an EndpointError."""
         import openai
 
         status, (what, mend) = _status(error), self._explain(error)
@@ -174,7 +163,6 @@ class EndpointWriter:
         return JudgeError(what, where=self.where, mend=mend)
 
     def _explain(self, error: Exception) -> tuple[str, str]:
-        """The fault, with the server's own message, and the remedy."""
         import openai
 
         if isinstance(error, JudgeError):

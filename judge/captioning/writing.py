@@ -12,14 +12,13 @@ class Writing:
     """Settings of captioning: everything that decides captions, apart from the images and the checkpoint.
 
     Attributes:
-        prompt: the question to the captioner, or (BLIP, GIT, VisionEncoderDecoder) how its captions begin; not part of
-            the caption. None for the usual prompt of its family.
+        prompt: the question to the captioner, or (BLIP, GIT, VisionEncoderDecoder) how its captions begin. None for the
+            usual prompt of its family.
         beams: width of the beam search; 1 for greedy search. Servers search greedily.
         max_tokens: length of a caption in tokens, at most; less if the model has fewer positions.
         caption_batch: images at a time, or requests at a time to a server; "auto" for 8 on CPUs, 16 to a server and 64
-            elsewhere. Fewer if memory does not hold them. In float32 it changes nothing but the rounding of sums.
-        dtype: type of weights and products; "auto" for float32 on CPUs, and the checkpoint's own elsewhere. A server
-            chooses its own.
+            elsewhere. Fewer if memory does not hold them.
+        dtype: type of weights and products; "auto" for float32 on CPUs, and the checkpoint's own elsewhere.
     """
 
     prompt: str | None = None

@@ -42,12 +42,14 @@ from judge.statistics.summary import Summary
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import split_name
-from judge.utils.identity import content_of
+from judge.utils.identity import content_of, stamps_of
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
 
 S = TypeVar("S", bound=ScoredSettings)
+Report = Callable[[tuple[str, Path, str], Path], Mapping[str, str]]
+"""Makes a page's files from a command, the path and the text of its settings, and the folder of figures."""
 
 
 class AblateMasksConfig(ScoredSettings, DetectorSettings):
@@ -99,11 +101,6 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
         pairs = ((*split_name(entry), entry) for entry in self.detectors)
         return {name or entry: Path(file) if name else None for name, file, entry in pairs}
 
-    def found_by(self, name: str) -> dict[str, Any]:
-        """The settings of ``judge evaluate`` with a detector."""
-        file = self.sources[name]
-        return {"detector": name} if file is None else {"detector": "gt", "instances": file}
-
 
 class FoundConfig(RunConfig):
     """Options of ``judge evaluate`` whose ``instances`` are what a tool found."""
@@ -116,12 +113,8 @@ def ablate_masks(
 ) -> tuple[list[ablations.MaskRow], dict[str, Result]]:
     """Vary what is hidden in images, from captioners (``--model``) and from judges, and measure each time.
 
-    A captioner that is given as a checkpoint captions the masked images anew (Hirota et al., CVPR 2022, Table 4;
-    DBAC's Table 4); of one that is given by its captions only the judges see less (ImageCaptioner2).
-    A command that was killed, or met an error, goes on.
-
-    Returns:
-        The rows of the table, and the result of each mask.
+    A captioner that is given as a checkpoint captions the masked images anew (Hirota et al., CVPR 2022, Table 4; DBAC's
+    Table 4); of one that is given by its captions only the judges see less (ImageCaptioner2).
     """
     config, out = _open_folder(config, "masks")
     if not config.models:
@@ -149,7 +142,7 @@ def ablate_masks(
                     None if summary.generated is None or other is None else summary.generated - other
                     for other in (chance, original.generated if original else None)
                 )
-                shift = _shift(summary, original, result, results.get("none", result))
+                shift = _shift(summary, original, result, results["none"]) if original else None
                 rows.append(ablations.MaskRow(variants[name]["mask"], variants[name]["hide"], line, above, over, shift))
         entries = [
             {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
@@ -164,9 +157,9 @@ def ablate_masks(
     return rows, results
 
 
-def _shift(row: Summary, original: Summary | None, *results: Result) -> Difference | None:
+def _shift(row: Summary, original: Summary, *results: Result) -> Difference | None:
     """The amplification of ``row`` less that of ``original``, of two results; None where one has no value."""
-    if original is None or None in (row.amplification, original.amplification):
+    if None in (row.amplification, original.amplification):
         return None
     images = {of.run["captioners"][row.captioner]["marks"][row.metric.name]["images"] for of in results}
     return difference(row, original, same_images=len(images) == 1, level=results[0].run["level"])
@@ -185,11 +178,7 @@ def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
 
 
 class DetectorAblation(NamedTuple):
-    """A comparison of detectors.
-
-    ``rows``: what each finds. ``notes``: sentences that a user must know. ``failures``: images at fault. ``results`` by
-    detector, and ``agreements`` with the first one, are empty without captions.
-    """
+    """What each detector finds; results by detector, and agreements with the first, are empty without captions."""
 
     rows: Sequence[DetectorRow]
     notes: Sequence[str]
@@ -220,7 +209,10 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         results: dict[str, Result] = {}
         agree: Sequence[Agreement] = ()
         if config.human:
-            variants = {name: {**config.found_by(name), "metrics": metrics} for name in config.sources}
+            variants = {
+                name: {"metrics": metrics} | ({"detector": "gt", "instances": file} if file else {"detector": name})
+                for name, file in config.sources.items()
+            }
             results = _run_each(config, variants, out.store, progress)
             agree = agreements({name: found.summaries for name, found in results.items()}, level=config.level)
         entries = {
@@ -257,7 +249,6 @@ def _open_folder(config: S, varied: str) -> tuple[S, OutputFolder]:
 
 
 def _metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Those of ``metrics`` whose judges use images."""
     found = tuple(name for name in spell_out(metrics) if find_metric(name).uses_images)
     if not found:
         mend = f"add one of {', '.join(name for name, row in METRICS.items() if row.uses_images)}"
@@ -268,11 +259,10 @@ def _metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
 def _run_each(
     config: ScoredSettings, variants: Mapping[str, Mapping[str, Any]], store: Path, progress: Progress | None
 ) -> dict[str, Result]:
-    """The results of ``config`` with each variant's settings."""
     results = {}
     for name, changes in variants.items():
         settings = shared_settings(config, RunConfig) | dict(changes) | {"out": None}
-        kind = FoundConfig if changes.get("instances") else RunConfig  # See AblateDetectorsConfig.found_by.
+        kind = FoundConfig if changes.get("instances") else RunConfig  # What another tool found.
         one = make_config(settings, kind, where=f"{config.command} ({name})")
         own = None if config.checkpoints else store
         results[name] = run(one, store=own, progress=_named(progress, name), examples=False)
@@ -283,13 +273,7 @@ def _named(progress: Progress | None, name: str) -> Progress | None:
     return progress and (lambda what, done, total: progress(f"{name}: {what}", done, total))
 
 
-def _write(
-    out: OutputFolder,
-    config: ScoredSettings,
-    name: str,
-    entries: Mapping[str, Any],
-    report: Callable[[tuple[str, Path, str], Path], Mapping[str, str]],
-) -> None:
+def _write(out: OutputFolder, config: ScoredSettings, name: str, entries: Mapping[str, Any], report: Report) -> None:
     """Write ``entries`` as JSON to the file ``name``, the settings as ``ablate.yaml``, and the files of ``report``."""
     texts = {name: json.dumps(entries, indent=2, allow_nan=False) + "\n", "ablate.yaml": config.to_yaml()}
     assert config.out is not None
@@ -328,9 +312,7 @@ def _write_captions(
 def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
     """A checksum of what captions depend on: settings, the checkpoint, and the size and time of all files."""
     given = [config.images, *values.listed(config.instances), *settings.get("weights", {}).values()]
-    given.append(config.detector.removeprefix("hf:"))
-    below = [path for place in given if place for path in (place, *Path(place).rglob("*")) if Path(path).is_file()]
-    stamps = sorted((str(path), Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in below)
+    stamps = stamps_of(Path(place) for place in (*given, config.detector.removeprefix("hf:")) if place)
     versions = [version(name) for name in ("caption-judge", "torch", "transformers")]
     content = sorted(settings.items(), key=str), content_of(str(settings["model"])), stamps, versions
     return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
@@ -340,7 +322,12 @@ def _compare(
     config: AblateDetectorsConfig, hiding: Hiding, truth: GroundTruth, failures: Failures, progress: Progress | None
 ) -> tuple[list[DetectorRow], list[str]]:
     """Return what each detector finds, and notes. An image counts if no detector fails at it."""
-    detectors = {name: _open(name, config, hiding.labels, truth) for name in config.sources}
+    detectors: dict[str, Detector] = {
+        name: read_truth(config.model_copy(update={"instances": file}), hiding.labels or None, found=True)
+        if file
+        else open_detector(name, config, hiding.labels, truth=truth)
+        for name, file in config.sources.items()
+    }
     people = 0
     counts: dict[str, list[list[int]]] = {name: [] for name in detectors}
     statistics: dict[str, list[MaskStatistics]] = {name: [] for name in detectors}
@@ -360,21 +347,18 @@ def _compare(
     if progress:
         progress("intervals", 0, 0)
     rows = []
-    for name, counted in counts.items():
-        if counted:
-            table, generator = np.array(counted, dtype=np.float64), np.random.default_rng(config.seed)
-            intervals = bootstrap_pooled(
-                table, pool, generator=generator, resamples=config.resamples, level=config.level
-            )
-            row = DetectorRow(
-                detector=name,
-                shares=dict(zip(SHARES, map(float, pool(table.sum(axis=0))), strict=True)),
-                intervals=dict(zip(SHARES, intervals, strict=True)),
-                people=sum(one.instances for one in statistics[name]),
-                of=people,
-                images=len(table),
-            )
-            rows.append(row)
+    for name, counted in counts.items() if all(counts.values()) else ():
+        table, generator = np.array(counted, dtype=np.float64), np.random.default_rng(config.seed)
+        how: dict[str, Any] = {"generator": generator, "resamples": config.resamples, "level": config.level}
+        row = DetectorRow(
+            detector=name,
+            shares=dict(zip(SHARES, map(float, pool(table.sum(axis=0))), strict=True)),
+            intervals=dict(zip(SHARES, bootstrap_pooled(table, pool, **how), strict=True)),
+            people=sum(one.instances for one in statistics[name]),
+            of=people,
+            images=len(table),
+        )
+        rows.append(row)
     return rows, notes
 
 
@@ -385,10 +369,7 @@ def _check(
     detectors: Mapping[str, Detector],
     statistics: Mapping[str, Sequence[MaskStatistics]],
 ) -> list[str]:
-    """Refuse files at fault, and their masks as ``judge mask`` does; return notes on ground truth and detectors.
-
-    A network that finds nobody, or hides everything, is a result of the comparison: a note says so.
-    """
+    """Refuse files at fault, and their masks as ``judge mask`` does; return notes on ground truth and detectors."""
     found = {"gt": list(truth.doubts)}
     for name, detector in detectors.items():
         found[name] = doubts_of(detector, hiding, statistics[name])
@@ -399,13 +380,6 @@ def _check(
         if what := hide_nobody(masks):
             found[name].append(f"{what}.")
     return ablations.shared_notes(found)
-
-
-def _open(name: str, config: AblateDetectorsConfig, labels: tuple[str, ...], truth: GroundTruth) -> Detector:
-    """A detector, or what another tool found."""
-    if (file := config.sources[name]) is None:
-        return open_detector(name, config, labels, truth=truth)
-    return read_truth(config.model_copy(update={"instances": file}), labels or None, found=True)
 
 
 def masks(config: AblateMasksConfig) -> None:

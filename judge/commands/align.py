@@ -12,12 +12,11 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator
 
 from judge.commands.console import say, show_progress
-from judge.commands.setup import check_hidden, choose_lexicon, labels_of
+from judge.commands.setup import check_hidden, choose_lexicon, labels_of, reading_options
 from judge.config import OutputSettings, values
 from judge.config.inputs import LabelSettings, ReadingSettings, TokenSettings
 from judge.corpus import Corpus
 from judge.corpus.attributes import parts_of
-from judge.corpus.captions import ReadOptions
 from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics.options import VectorOptions
 from judge.quality.library import meteor_nltk
@@ -54,10 +53,7 @@ CURVE, PLOT = "delta_curve.csv", "delta_curve.png"
 
 
 class _Sides(NamedTuple):
-    """Both sides of one captioner as masked words, images sorted.
-
-    ``images``, ``written``: the image of each human caption, and the caption as it is written.
-    """
+    """Both sides of one captioner as masked words; of each human caption its image and the caption as written."""
 
     captioner: str
     images: Sequence[str]
@@ -68,11 +64,7 @@ class _Sides(NamedTuple):
 
 
 def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> tuple[list[Alignment], list[str]]:
-    """Align human captions to each captioner's vocabulary; write the results to ``config.out``.
-
-    Captions are cut into words and masked as ``judge evaluate`` does before judging. Returns what was done for each
-    captioner, and what to print about it, a line each.
-    """
+    """Align human captions to each captioner's vocabulary, and write ``config.out``; also return lines to print."""
     out = OutputFolder(config.out, what="alignment", overwrite=config.overwrite)
     out.check(config.inputs())
     sides, captions = _read(config)
@@ -100,19 +92,17 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
         "Of lacking: share of the human tokens that the captioner never uses for which a word of its own is found.",
         f"METEOR: masked and aligned captions against the captions as written. Vectors: {vectors.source}.",
     ]
-    notes = [*hardly_contextual(shares, delta)]
+    lines += [f"NOTE: {note}" for note in hardly_contextual(shares, delta)]
     if not find_spec("nltk"):
-        notes.append("METEOR needs the package 'nltk': pip install 'caption-judge[quality]'")
-    return found, lines + [f"NOTE: {note}" for note in notes]
+        lines.append("NOTE: METEOR needs the package 'nltk': pip install 'caption-judge[quality]'")
+    return found, lines
 
 
 def _read(config: AlignConfig) -> tuple[list[_Sides], list[Words]]:
     """The sides of each captioner, and all human captions that are aligned, by image."""
     lexicon, labels = choose_lexicon(config), labels_of(config)
     check_hidden(config, parts_of(labels))
-    reading = ReadOptions(
-        config.split, columns=config.columns, several=config.several, where=config.where, command=True
-    )
+    reading = reading_options(config, several=config.several, command=True)
     corpus = Corpus.read(human=values.listed(config.human), captions=config.captions, labels=labels, options=reading)
     if labels is None:  # All images count.
         no_class = AND.join("" for _ in config.attributes)
@@ -151,7 +141,6 @@ def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, lis
 
 
 def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
-    """COCO's format of captions; ids that are numbers as such."""
     ids = {image: int(image) if image.isascii() and image.isdigit() else image for image in images}
     annotations = [
         {"id": number, "image_id": ids[image], "caption": " ".join(words)}

@@ -7,12 +7,12 @@ from typing import Any
 
 from judge.commands.console import say, show_progress
 from judge.commands.images import known_images
-from judge.commands.setup import choose_lexicon
+from judge.commands.setup import choose_lexicon, reading_options
 from judge.config import OutputSettings
 from judge.config.inputs import ReadingSettings, TokenSettings, WordSettings
 from judge.config.values import CAPTIONS, IMAGES, RESULTS, SEVERAL, CaptionFiles, Lexicons
 from judge.corpus import refuse_unread
-from judge.corpus.captions import ReadOptions, read_captions
+from judge.corpus.captions import read_captions
 from judge.corpus.columns import check_owners
 from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
@@ -101,12 +101,11 @@ def _choose_lexicon(config: AnonymousConfig) -> Lexicon:
 
 def _read(config: AnonymousConfig) -> tuple[list[Captions], list[str]]:
     """Read the captions of the benchmark's images. The notes name captions and images that do not count."""
-    options = ReadOptions(config.split, columns=config.columns, several=config.several, where=config.where, alone=True)
+    options = reading_options(config, several=config.several, alone=True)
     check_owners(config.columns, ["captions", *config.captions])
     known = known_images(config.images, None).keys() if config.images else None
-    captioners, notes = list[Captions](), list[str]()
-    if known is None:
-        notes.append("No --images: captions of all images in the files count.")
+    captioners = list[Captions]()
+    notes = ["No --images: captions of all images in the files count."] if known is None else []
     for name, path in config.captions.items():
         found = read_captions(path, options, side="generated", name=name)
         if found.refused:

@@ -1,13 +1,15 @@
 """The command line: all commands. Each is imported when it is used, since its libraries load slowly."""
 
-from importlib import metadata
+from collections.abc import Mapping
+from importlib import import_module, metadata
+from inspect import getdoc
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
+from typer.main import get_command
 
-from judge.commands.console import one_line_faults
-from judge.commands.options import add_command
+from judge.commands.console import one_line_errors, one_line_faults
 from judge.utils.files import check_names
 
 
@@ -22,6 +24,44 @@ class _Judge(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with one_line_faults():
             return super().invoke(ctx)
+
+
+def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
+    """Add a command that is imported when it is used; its group's ``--help`` shows ``summary``.
+
+    ``place`` is a module of :mod:`judge.commands`, or ``module:function`` where the function is not called ``command``.
+    The function either takes settings (``config``), which are read from a YAML file and options, or is Typer's own.
+    """
+
+    class Command(TyperCommand):
+        loaded = False
+        grouped: Mapping[str, str] = {}  # Field -> "--training epochs", for users who write --epochs.
+
+        def get_params(self, ctx: Any) -> list[Any]:
+            if not self.loaded:
+                module, _, function = place.partition(":")
+                body = getattr(import_module(f"judge.commands.{module}"), function or "command")
+                # Rich would keep the docstring's line breaks.
+                self.help = "\n\n".join(" ".join(part.split()) for part in str(getdoc(body)).split("\n\n"))
+                run = one_line_errors()(body)
+                if "config" in body.__annotations__:
+                    from judge.commands.options import with_settings
+
+                    run, self.grouped = with_settings(body)
+                made = typer.Typer(add_completion=False)
+                made.command()(run)
+                command = get_command(made)
+                self.params, self.callback, self.loaded = command.params, command.callback, True
+            params: list[Any] = super().get_params(ctx)
+            if self.params and self.params[0].name == "file":
+                params[-1].rich_help_panel, params[-1].metavar = "Output", ""  # --help
+            return params
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            self.no_args_is_help = any(isinstance(param, TyperArgument) for param in self.get_params(ctx))
+            return super().parse_args(ctx, args)
+
+    app.command(name, cls=Command, help=summary)(lambda: None)
 
 
 app = typer.Typer(

@@ -126,8 +126,7 @@ class Attribution:
         people: the images with people hidden, and where they are; None where nothing sees images.
         lines: the rows of ``pictures.csv``, one per image, judge and method.
         rows: the scores of the maps of each judge and method.
-        drawn: image id -> its number among the drawings; maps of several judges are drawn for the same images.
-        notes: what a user must know, a line each.
+        drawn: image id -> its number among the drawings, of which all judges have the same.
     """
 
     config: AttributeConfig
@@ -287,10 +286,7 @@ class Attribution:
         self.out.write(texts)
 
     def examples(self) -> Iterator[tuple[str, Words, Sequence[float]]]:
-        """Heading, words and contributions of captions in which a word contributes most, by each judge's first method.
-
-        No two captions of a judge have the same words.
-        """
+        """Heading, words and contributions of the captions, all different, in which a word contributes most."""
         for _, answers, words in self.judges:
             for found in words[:1]:
                 sizes = [np.abs(amounts).max(initial=0.0) for amounts in found.contributions]

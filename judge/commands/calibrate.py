@@ -14,7 +14,7 @@ from judge.calibration.trials import Design, caption_trials
 from judge.commands.console import say, show_progress
 from judge.commands.evaluate import RunConfig
 from judge.commands.setup import choose_lexicon, read_corpus, with_precision
-from judge.commands.trials import COUNTED, Job, Row, measure_trials
+from judge.commands.trials import COUNTED, Job, measure_trials
 from judge.commands.unread import log_unread
 from judge.config import OutputSettings, make_config, shared_settings
 from judge.config.judges import JudgedSettings
@@ -46,19 +46,16 @@ class CalibrateConfig(OutputSettings, JudgedSettings):
     shares = RunConfig.model_fields.keys()
 
     metrics: Names = option(
-        ("lic", "leakage"),
-        "comma-separated: lic, leakage, u, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, ratio, error",
-        essential=True, min_length=1, validate_default=True,
+        ("lic", "leakage"), "comma-separated: lic, leakage, u, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, "
+        "ratio, error", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     judge: Names = option(
-        (DEFAULT_JUDGE,),
-        "comma-separated: words+embedding, embedding, linear (words), lstm, bert-ft, sentence:NAME ...",
-        "words+embedding", essential=True, min_length=1, validate_default=True,
+        (DEFAULT_JUDGE,), "comma-separated: words+embedding, embedding, linear (words), lstm, bert-ft, sentence:NAME "
+        "...", "words+embedding", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     changes: Annotated[tuple[str, ...], list_or_text(names)] = option(
-        (*CHANGES,),
-        "comma-separated: A->T, T->A; without bias: vocabulary, silence, brevity",
-        essential=True, min_length=1,
+        (*CHANGES,), "comma-separated: A->T, T->A; without bias: vocabulary, silence, brevity", essential=True,
+        min_length=1,
     )  # fmt: skip
     doses: Annotated[tuple[Share, ...], list_or_text(names)] = option(
         (0.1, 0.2, 0.4, 0.8), "comma-separated sizes of each change, from 0 to 1", essential=True, min_length=1
@@ -74,15 +71,13 @@ class CalibrateConfig(OutputSettings, JudgedSettings):
     out: Path = option(..., RESULTS, "runs/calibration", essential=True)
 
 
+_NUMBERS = ["dose", "value", "error", "low", "high", "p", "seconds"]
 Group = tuple[tuple[str, ...], str]
 """(metrics, judge): metrics that share their judges, by judge; all counted ones."""
 
 
 def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = None) -> list[Calibration]:
-    """Measure captions without any amplification, and with known doses of bias; write the results to ``config.out``.
-
-    A command that was killed, or met an error, goes on from the trials that are done.
-    """
+    """Measure captions without any amplification, and with known doses of bias; write the results to ``config.out``."""
     config = with_precision(config)
     if len(config.attributes) > 1:
         # A dose moves captions from one class to another, so that products of attributes would need many doses.
@@ -97,7 +92,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     in_main_process(folder.begin)
     with folder.working():
         rows = measure_trials(jobs, folder, workers=config.workers, progress=progress)
-        found = calibrate(_table(rows))
+        found = calibrate(pd.DataFrame(rows).astype(dict.fromkeys(_NUMBERS, float)))  # Absent numbers are NaN.
         if is_main_process():
             with folder.writing():
                 folder.write({"calibration.json": calibration_json(found), "calibrate.yaml": config.to_yaml()})
@@ -120,8 +115,7 @@ def _groups(config: CalibrateConfig) -> list[Group]:
         what = f"{known[0].title} needs three human captions of an image, and a trial has one on each side"
         mend = "use --given objects (and --objects), or scripts/bench_trust.py of the repository"
         raise JudgeError(what, where="--metrics", mend=mend)
-    one_sided = [row for row in rows if row.amplification == "one_side"]
-    if one_sided:
+    if one_sided := [row for row in rows if row.amplification == "one_side"]:
         others = ",".join(row.name for row in rows if row not in one_sided)
         mend = f"calibrate the others: --metrics {others}" if others else "choose metrics that compare two sides"
         what = f"{one_sided[0].title} has one side, so no amplification"
@@ -136,7 +130,6 @@ def _groups(config: CalibrateConfig) -> list[Group]:
 
 
 def _caption_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> Iterator[Job]:
-    """Trials on the captions that are given."""
     words = Lexicons(choose_lexicon(config), load_tasks(config.tasks))
     if words.attribute and words.attribute.language in SEGMENTED:
         raise JudgeError("doses change words between spaces", where="--lexicon", mend="give captions with spaces")
@@ -153,23 +146,18 @@ def _caption_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path)
     corpus = replace(corpus, labels=labels, tasks=tasks)
     for change in config.changes:
         check_dose(source, change, max(config.doses))
-    settings = _settings(config)
+    # A trial's own run, without the settings that say which trials there are, or where.
+    given = shared_settings(config, RunConfig)
+    settings = {name: value for name, value in given.items() if name not in {"metrics", "judge", "out", "overwrite"}}
+    settings |= {"chance": 0, "level": 0.95, "workers": None if launched() else 1}
     lexicons = [lexicon for lexicon in (words.attribute, words.tasks) if lexicon]
     entries = [{name: sorted(listed) for name, listed in lexicon.classes.items()} for lexicon in lexicons]
     digest = _digest(settings, entries, [sorted(lexicon.hidden_only) for lexicon in lexicons])
     images = config.sample or min(900, max(200, len(source.captions) // 3))
     design = Design(config.changes, config.doses, config.draws, config.nulls, images, config.seed)
-    trials = list(caption_trials(corpus, source, design))
-    for trial in trials:
+    for trial in caption_trials(corpus, source, design):
         for metrics, judge in groups:
             yield Job(trial, metrics, judge, settings, digest, store / str(trial.draw))
-
-
-def _settings(config: CalibrateConfig) -> dict[str, Any]:
-    """The settings of the run that measures a trial, without those that say which trials there are, or where."""
-    given = shared_settings(config, RunConfig)
-    settings = {name: value for name, value in given.items() if name not in {"metrics", "judge", "out", "overwrite"}}
-    return settings | {"chance": 0, "level": 0.95, "workers": None if launched() else 1}
 
 
 def _digest(settings: Mapping[str, Any], *parts: object) -> str:
@@ -179,12 +167,6 @@ def _digest(settings: Mapping[str, Any], *parts: object) -> str:
     files += [content_of(settings["reader"], where="--reader")] if settings["reader"] else []
     known = {name: value for name, value in settings.items() if name != "workers"}
     return json.dumps([known, files, *parts], sort_keys=True, default=str)
-
-
-def _table(rows: Sequence[Row]) -> pd.DataFrame:
-    """The trials, absent numbers NaN."""
-    numbers = ["dose", "value", "error", "low", "high", "p", "seconds"]
-    return pd.DataFrame(rows).astype(dict.fromkeys(numbers, float))
 
 
 def command(config: CalibrateConfig) -> None:

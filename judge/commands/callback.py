@@ -189,13 +189,11 @@ class AmplificationCallback(TrainerCallback):
         return numbers_of(found) | {"amplification/seconds": time.monotonic() - start}
 
     def _try(self, model: Any, processor: Any = None) -> None:
-        """Caption the first few images."""
         few = dict(islice(self.images.names.items(), _FIRST))
         self._caption(model, processor, replace(self.images, names=few))
 
     @in_python()
     def _caption(self, model: Any, processor: Any, images: MaskedImages) -> Captioned:
-        """The captions of ``images``, at least one."""
         processor = self.processor or processor
         try:
             captioner = wrap_captioner(model, processor)

@@ -81,8 +81,7 @@ CAPTIONS = "captions"  # The folder of a run for the captions that it wrote.
 def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple[Captioned, list[str]]:
     """Caption the images of a folder; write COCO results to ``out`` and the settings beside it; return notes too.
 
-    The processes of a launch caption together; the main one finds what is hidden, and writes. Where no image can be
-    captioned, nothing is written; where some cannot, the captions stay in the folder of unfinished ones too.
+    The processes of a launch caption together. Captions stay in the folder of unfinished ones while any image has none.
     """
     out = OutputFile(config.out, overwrite=config.overwrite)
     if out.path.is_dir():
@@ -141,7 +140,6 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
 
 
 def _notes(config: CaptionConfig, done: Captioned) -> list[str]:
-    """Notes for readers of the captions, a sentence each."""
     notes = [*done.notes]
     if empty := sum(not text for text in done.captions.values()):
         notes.append(f"{empty} captions are empty")
@@ -213,10 +211,9 @@ def add_captions(
     directory: RunDirectory | None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """``corpus`` with captions of ``images`` by the checkpoints ``models``.
+    """``corpus`` with captions of ``images`` by the checkpoints ``models``; ``log.jsonl`` lists images at fault.
 
-    They are written to ``captions/NAME.json`` in the run's folder, if it has one; images at fault have none, and
-    ``log.jsonl`` lists them. The processes of a launch caption together; the main one writes.
+    They are written to ``captions/NAME.json`` in the run's folder, if it has one.
     """
     from judge.captioning import caption_images, caption_records, captions_json
     from judge.captioning.writing import Writing

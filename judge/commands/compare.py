@@ -47,10 +47,8 @@ def command(
         raise JudgeError("there is no condition to report on", where="--junit", mend="give --fail-if too")
     if junit_file is not None and junit_file == out:
         raise JudgeError("is the file of --out too", where=f"--junit {junit_file}", mend="name another file")
-    places = {"--out": out, "--junit": junit_file}
-    files = {
-        name: OutputFile(path, where=f"{name} {path}", mend="name a new file") for name, path in places.items() if path
-    }
+    places = (("--out", out), ("--junit", junit_file))
+    files = {name: OutputFile(path, where=f"{name} {path}", mend="name a new file") for name, path in places if path}
     for file in files.values():
         file.check()
     read = read_runs(runs)
@@ -92,13 +90,7 @@ def command(
         raise typer.Exit(GATE)
 
 
-def _print(
-    found: Sequence[Difference],
-    gates: Mapping[str, Sequence[Check]],
-    lines: Sequence[str],
-    kind: Literal["table", "md"],
-) -> None:
-    """Print the gate's outcome, the table of differences, and lines below it."""
+def _print(found: Sequence[Difference], gates: Mapping[str, Sequence[Check]], lines: Sequence[str], kind: str) -> None:
     if kind == "md":
         for line in outcomes({f"`{text}`": of for text, of in gates.items()}, plain):
             typer.echo(f"{line}\n")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from judge.types import Progress
 
 _USAGE: Any = typer.BadParameter.__base__  # Typer's own class for a misspelt option and the like has no public name.
-# Seconds between lines about one kind of work, and before the first line about another or with a time left.
+# Seconds between lines about one kind of work, and before the first line about another.
 _A_MINUTE, _SOON = 60.0, 10.0
 _COUNTS = re.compile(r"\d+ of \d+")  # Within the name of some work: they say how far it is, not what it is.
 _LONGEST = 490  # Characters of a line; with what stands before it 500 at most.
@@ -31,11 +31,7 @@ _LONGEST = 490  # Characters of a line; with what stands before it 500 at most.
 
 @contextmanager
 def one_line_errors(*, shared: bool = False) -> Iterator[None]:
-    """Around a command: see :func:`one_line_faults`; check the launch before, and standard output after the work.
-
-    Args:
-        shared: whether the processes of a launch share the command's work.
-    """
+    """Around a command (``shared`` by a launch): :func:`one_line_faults`, and a check of standard output at the end."""
     with one_line_faults():
         launch.check_launch(shared=shared)
         yield
@@ -87,10 +83,7 @@ def one_line_faults() -> Iterator[None]:
 def show_progress(*, period: float = 120) -> Iterator[Progress]:
     """A bar with the time left, on standard error of the main process; lines where that is no terminal.
 
-    What the package logs is printed there too, except notes of the other processes of a launch.
-
-    Args:
-        period: seconds over which the speed is averaged; some units must be done in that time.
+    What the package logs is printed there too. ``period``: seconds over which the speed is averaged.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -125,26 +118,21 @@ class _Lines:
     """Progress in lines, for a scheduler's log: one a minute, and one where other work begins; none of short work."""
 
     def __init__(self) -> None:
-        self.kind = self.shown = self.left = ""
-        self.begun = self.last = self.at = time.monotonic()
-        self.before = self.done = 0
+        self.kind = self.shown = ""
+        self.begun = self.last = time.monotonic()
+        self.before = 0
 
     def show(self, what: str, done: int, total: int) -> None:
         now, kind = time.monotonic(), _COUNTS.sub("", what)
         if kind != self.kind:
             self.kind, self.begun, self.before = kind, now, done
-        if done != self.done:  # Large units end rarely: until then their time is known, and goes by.
-            self.done, self.at = done, now
-        left = ""
-        if total and done > self.before:
-            seconds = round((self.at - self.begun) / (done - self.before) * (total - done) - (now - self.at))
-            rest = f", {timedelta(seconds=seconds)} left" if seconds > 0 else ""
-            left = f", {timedelta(seconds=round(now - self.begun))} elapsed{rest}"
-        news = kind != self.shown or (left and not self.left)
-        if now - self.last < (_SOON if news else _A_MINUTE):
+        if now - self.last < (_A_MINUTE if kind == self.shown else _SOON):
             return
-        self.shown, self.last, self.left = kind, now, left
-        count = f": {done} of {total}" if total else ""
+        self.shown, self.last = kind, now
+        count, left = f": {done} of {total}" if total else "", ""
+        if total and done > self.before:
+            seconds = round((now - self.begun) / (done - self.before) * (total - done))
+            left = f", {timedelta(seconds=round(now - self.begun))} elapsed, {timedelta(seconds=seconds)} left"
         typer.echo(f"{time.strftime('%H:%M:%S')} {what}{count}{left}", err=True)
 
 
@@ -175,10 +163,9 @@ def say(*lines: str, notes: Sequence[str] = (), err: bool = False) -> None:
 
 
 def report_failures(failures: Sequence[tuple[str, JudgeError]], images: int, what: str) -> None:
-    """Print the faults of single images on standard error, and exit with code 1 if there are any.
+    """Print the faults of single images, (name, fault), on standard error, and exit with code 1 if there are any.
 
-    ``failures``: (name of the image, fault), of ``images`` in all, which should be ``what`` ("masked"). Faults that
-    differ in numbers alone (a size, a record) share one line: the first one, with the names of five images.
+    Faults that differ in numbers alone share one line: the first one, with the names of five images.
     """
     alike: dict[str, list[tuple[str, str]]] = {}
     for name, fault in [(printable(name), str(fault)) for name, fault in failures]:

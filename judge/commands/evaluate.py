@@ -11,19 +11,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from judge.commands import setup as from_settings
 from judge.commands.caption import add_captions, models_to_caption
 from judge.commands.console import say, show_progress
 from judge.commands.images import RunImages, described_images
-from judge.commands.setup import (
-    choose_lexicons,
-    complete_labels,
-    make_plan,
-    make_setup,
-    open_checkpoints,
-    precision_notes,
-    read_corpus,
-    with_precision,
-)
 from judge.commands.unread import unread
 from judge.config import make_config, values
 from judge.config.inputs import HumanSettings, ShownSettings
@@ -35,7 +26,7 @@ from judge.corpus.captions import KEYWORDS
 from judge.corpus.files import Given
 from judge.corpus.scores import read_human_scores, read_image_scores
 from judge.corpus.splits import Protocol
-from judge.errors import JudgeError, in_python, nearest, require, shortened, some
+from judge.errors import JudgeError, in_python, nearest, require
 from judge.judges.names import HUGGING_FACE, SELF, find_judge, name_self, split_reference
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan, measure
@@ -201,17 +192,12 @@ def _in_memory(human: Any, captions: Any, labels: Any, attribute: str | Sequence
 
 
 # Settings that say how files are read.
-_READING = {*HumanSettings.model_fields, "captions", "several", "refusals"} - {
-    *("attribute", "lexicon", "label_least", "contractions", "text"),
-}
+_READING = {*HumanSettings.model_fields, "captions", "several", "refusals"}
+_READING -= {"attribute", "lexicon", "label_least", "contractions", "text"}
 
 
 def _with_sources(corpus: Corpus, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """``settings``, with the sources of a corpus made in Python, for ``run.yaml``.
-
-    Raises:
-        JudgeError: a setting says how to read what has been read already, or names another attribute.
-    """
+    """``settings`` with the sources of a corpus made in Python, for ``run.yaml``; those that do not fit are refused."""
     if keys := sorted(settings.keys() & _READING):
         mend = "give it to Corpus.read, read_labels or read_tasks, whose results evaluate takes"
         raise JudgeError(f"'{keys[0]}' is for files, and captions are in memory", mend=mend)
@@ -245,34 +231,31 @@ def run(
     store: Path | None = None,
     examples: bool = True,
 ) -> Result:
-    """Read, measure, and write the run's folder (where ``config.out`` names one).
+    """Read, measure, and write the run's folder, if ``config.out`` names one.
 
-    Judges, captions and features that are finished are kept, whatever goes wrong.
-
-    Args:
-        config: the settings.
-        corpus: captions and labels already read.
-        progress: called with (what, units done, units in all).
-        store: where answers of judges are kept and found, without their weights; None for none.
-        examples: whether the result has any.
+    ``corpus``: captions and labels already read; ``store``: where answers of judges are kept and found, without their
+    weights; ``examples``: whether the result has any.
     """
-    config = with_precision(config)
+    config = from_settings.with_precision(config)
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
     if directory:
         in_main_process(lambda: directory.check(config.inputs()))
     models = models_to_caption(config, corpus)
-    lexicons = choose_lexicons(config)
-    corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)
-    scores, notes = _read_human_scores(config, corpus)
-    rewards = _read_rewards(config, corpus)
-    notes = [*corpus.notes, *notes, *map(Doubt, unread(config))]
-    plan, setup = replace(make_plan(config), examples=examples), make_setup(config)
-    plan = replace(plan, image_scores=_read_image_scores(config, corpus))
+    lexicons = from_settings.choose_lexicons(config)
+    corpus = from_settings.complete_labels(corpus, {}, config) if corpus else from_settings.read_corpus(config)
+    names = list(dict.fromkeys([*(captions.name for captions in corpus.generated), *config.models]))
+    scores = _read_human_scores(config, names)
+    rewards = _read_rewards(config, names)
+    notes = [*corpus.notes, *map(Doubt, unread(config))]
+    plan = replace(
+        from_settings.make_plan(config), examples=examples, image_scores=_read_image_scores(config, corpus, names)
+    )
     if config.checkpoints:
-        open_checkpoints(config.checkpoints)
+        from_settings.open_checkpoints(config.checkpoints)
     if directory:
         store = config.checkpoints or directory.store
     log = partial(append, directory.partial / LOG) if directory else None
+    setup = from_settings.make_setup(config)
     setup = replace(setup, store=store or setup.store, log=log)
     images = RunImages(config, config.judge, progress)
     with directory.working() if directory else nullcontext():
@@ -282,14 +265,14 @@ def run(
             human, plain = corpus.human.by_image, images.plain
             described = corpus.labels.by_image if corpus.alone and corpus.labels else human
             whose = "labels" if corpus.alone else "human captions"
-            names = described_images(plain.names, described, whose=whose, where=f"--images {plain.folder}")
-            captions = {image: human.get(image, (name,))[:1] for image, name in names.items()}
+            asked = described_images(plain.names, described, whose=whose, where=f"--images {plain.folder}")
+            captions = {image: human.get(image, (name,))[:1] for image, name in asked.items()}
             placeholders = [Captions(name, captions, source=name) for name in models]
             lay_out(replace(corpus, generated=(*corpus.generated, *placeholders)), plan, lexicons)
             if uses_images(plan.metrics):
                 images.hidden([])
             images.free()  # The captioner needs the memory.
-            plain = replace(plain, names=names)
+            plain = replace(plain, names=asked)
             corpus = add_captions(config, corpus, models, plain, directory=directory, progress=progress)
         measured = measure(
             corpus,
@@ -312,29 +295,24 @@ def run(
     return result
 
 
-def _read_human_scores(config: RunConfig, corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
-    """Human scores of the run's captioners, if they are given; and a note on those of others."""
+def _read_human_scores(config: RunConfig, captioners: Sequence[str]) -> dict[str, Any]:
     if config.human_scores is None:
-        return {}, []
-    names = list(dict.fromkeys([*(captions.name for captions in corpus.generated), *config.models]))
-    scores = read_human_scores(config.human_scores, captioners=names)
-    others, file = [name for name in scores if name not in names], shortened(str(config.human_scores), 150)
-    notes = [f"{file} has scores of captioners that are not in this run: {some(others)}"] if others else []
-    return {"human_scores": {name: scores[name] for name in names}}, notes
+        return {}
+    scores = read_human_scores(config.human_scores, captioners=captioners)
+    return {"human_scores": {name: scores[name] for name in captioners}}
 
 
-def _check_captioner(name: str, config: RunConfig, corpus: Corpus, where: str) -> None:
-    names = [*(captions.name for captions in corpus.generated), *config.models]
-    if name not in names:
-        raise JudgeError(f"no captioner is called '{name}'", where=where, mend=nearest(name, names))
+def _check_captioner(name: str, captioners: list[str], where: str) -> None:
+    if name not in captioners:
+        raise JudgeError(f"no captioner is called '{name}'", where=where, mend=nearest(name, captioners))
 
 
-def _read_image_scores(config: RunConfig, corpus: Corpus) -> Mapping[str, ImageScores]:
+def _read_image_scores(config: RunConfig, corpus: Corpus, captioners: list[str]) -> Mapping[str, ImageScores]:
     """Captioner -> its scores image by image; refuses those of no image that the captioner describes."""
     described, found = {captions.name: captions.by_image for captions in corpus.generated}, {}
     for captioner, path in config.quality_scores.items():
         where = f"--quality-scores {captioner}={path}"
-        _check_captioner(captioner, config, corpus, where)
+        _check_captioner(captioner, captioners, where)
         found[captioner] = read_image_scores(path)
         images = {image for of in found[captioner].values() for image in of}
         if captioner in described and images.isdisjoint(described[captioner]):
@@ -343,11 +321,11 @@ def _read_image_scores(config: RunConfig, corpus: Corpus) -> Mapping[str, ImageS
     return found
 
 
-def _read_rewards(config: RunConfig, corpus: Corpus) -> dict[str, dict[str, str]]:
+def _read_rewards(config: RunConfig, captioners: list[str]) -> dict[str, dict[str, str]]:
     """Captioner -> {"rewarded_by": the kind of judge that rewarded it}."""
     found = {}
     for captioner, judge in config.rewarded_by.items():
-        _check_captioner(captioner, config, corpus, where := f"--rewarded-by {captioner}={judge}")
+        _check_captioner(captioner, captioners, where := f"--rewarded-by {captioner}={judge}")
         is_saved = judge.startswith("hf://") or from_home(judge).exists()
         kind = find_saved(judge, where=where).judge if is_saved else find_judge(judge).name
         found[captioner] = {"rewarded_by": kind.partition(":")[0]}
@@ -387,7 +365,7 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
 
 
 def uses_images(metrics: Sequence[str]) -> bool:
-    """Return whether any of these metrics asks a judge that sees images."""
+    """Whether any of these metrics asks a judge that sees images."""
     return any(find_metric(name).uses_images for name in spell_out(metrics))
 
 
@@ -400,7 +378,7 @@ def command(config: RunConfig) -> int:
     """
     as_json, conditions = config.format == "json", [read_condition(text, config.metrics) for text in config.fail_if]
     if is_main_process():
-        say(notes=precision_notes(config), err=as_json)
+        say(notes=from_settings.precision_notes(config), err=as_json)
     with show_progress() as progress:
         result = run(config, progress=progress)
     met = [line for condition in conditions for line in condition(result)]

@@ -30,10 +30,7 @@ from judge.types import Labels, Progress
 
 
 class Correlated(NamedTuple):
-    """The category most correlated with the attribute, and the class that it goes with.
-
-    ``images`` have that category and a label; ``share`` of them, in [0, 1], are of that class (BA's b_al).
-    """
+    """The category most correlated with a class; ``share`` of its labelled ``images`` are of the class (BA's b_al)."""
 
     category: str
     class_: str
@@ -45,8 +42,7 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
     """The category other than people whose b_al (BA, Zhao et al. 2017) is highest over classes, as in LIC 5.4.
 
     b_al does not correct for the size of classes: where one class has most images (COCO: men), it is mostly that class.
-    At a tie the first class counts, then the first category of the file. A category must occur in 100 labelled images,
-    or in 1% of them if they are fewer. It is one for all images; LIC does not say whether it chooses for each.
+    A category must occur in 100 labelled images, or in 1% of them if they are fewer.
     """
     where = f"{truth.source} with {labels.source}"
     classes: dict[str, str] = {}
@@ -75,7 +71,7 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
 
 
 class Masking(NamedTuple):
-    """What is hidden and what finds it; ground truth to measure a network by, and how BA chose the object, if so."""
+    """What is hidden, what finds it, ground truth to measure a network by, and how BA chose the object, if so."""
 
     hiding: Hiding
     detector: Detector
@@ -126,7 +122,7 @@ def labels_for_ba(config: inputs.LabelSettings, instances: Files | None) -> Labe
 def read_truth(
     config: inputs.DetectionSettings, labels: Collection[str] | None = None, *, found: bool = False
 ) -> GroundTruth:
-    """The instances that ``config`` names; ``labels``: the categories that are read, None for all.
+    """The instances that ``config`` names, of the categories ``labels``, None for all.
 
     ``found``: whether they are what a tool found (see :meth:`GroundTruth.read`); settings may say so themselves.
     """
@@ -164,7 +160,7 @@ def open_detector(
     check_categories(labels or (PERSON,), {PERSON for _ in people} | {*own.values()}, f"--weights: {source}")
     visible = sorted(other for other in {*own.values()} - people if names_people(other))
     renamed = {category: PERSON if other in people else other for category, other in own.items()}
-    return Cached(detector, config.detections, renamed, [stays_visible(other, source) for other in visible])
+    return Cached(detector, config.cache / "detections", renamed, [stays_visible(other, source) for other in visible])
 
 
 def refuse_unmasked(
@@ -180,10 +176,7 @@ def refuse_unmasked(
 def find_masked(
     config: inputs.MaskedSettings, names: Mapping[str, str], masking: Masking | None, *, detector: Detector, **how: Any
 ) -> MaskedImages:
-    """Find what is hidden in the images ``names``, and refuse masks that hide almost nobody.
-
-    ``how``: further keywords of :func:`find_hidden`.
-    """
+    """Find what is hidden in the images ``names``, and refuse masks that hide almost nobody."""
     assert config.images is not None
     hiding, truth = (masking.hiding, masking.truth) if masking else (None, None)
     how |= {"hiding": hiding, "truth": truth}
@@ -193,10 +186,7 @@ def find_masked(
 
 
 def image_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int]:
-    """The images to mask, and how many of the folder are left out.
-
-    With ground truth those that its file lists, as people in other images are not known; else the whole folder.
-    """
+    """The images to mask, and how many of the folder are left out: those that the ground truth does not list."""
     if truth is None:
         return list_images(folder), 0
     if not truth.images:
@@ -268,7 +258,7 @@ class RunImages:
     def hidden(self, image_ids: Sequence[str]) -> MaskedImages:
         """The images of ``image_ids`` as judges see them, and where things are, if a judge asks for regions.
 
-        Regions come from the detector; where nothing is hidden it does not run, and the instances file has them.
+        Regions come from the detector, or where nothing is hidden from the instances file.
         """
         from judge.training.launch import in_main_process
 
@@ -281,8 +271,7 @@ class RunImages:
     def of_examples(self, examples: pd.DataFrame) -> dict[str, bytes]:
         """Image id -> small image, people hidden, of a report's examples; none where the run hides nobody whole.
 
-        None either where no judge asked for images and they cannot be read, which is logged: numbers do not depend on
-        them.
+        None either where they cannot be read and no judge asked for images.
         """
         if self.config.images is None or not len(examples) or self.config.mask in {"none", "partial"}:
             return {}

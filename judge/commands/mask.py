@@ -21,6 +21,7 @@ from judge.masking.measured import MaskStatistics, describe_masks, measure_masks
 from judge.masking.people import Hiding
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty, resolved
+from judge.utils.identity import stamps_of
 from judge.utils.options import option
 from judge.utils.outputs import MANIFEST, OutputFolder, names_in
 
@@ -43,9 +44,7 @@ _STORE, _FINISHED = ".finished", "images.jsonl"  # Hidden: no folder of images i
 def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Masked, list[str]]:
     """Mask the images of a folder; return the rows and failures, and what to print about them, a line each.
 
-    ``masks.parquet``, a row per masked image: image (its name), masked (the masked image's name), instances (how
-    many were hidden), share_hidden (of its pixels, in [0, 1]), detector, mode. A command that was killed, or met an
-    error, goes on from the images that are masked. Where no image can be masked, nothing is written.
+    A command that was killed, or met an error, goes on. Where no image can be masked, nothing is written.
     """
     out = OutputFolder(
         config.out, what="folder of masked images", command=config.command, overwrite=config.overwrite, store=_STORE
@@ -105,10 +104,8 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     import cv2
 
     packages = version("caption-judge"), cv2.__version__
-    below = [file for path in listed(config.instances) for file in (path, *sorted(path.rglob("*")))]
-    truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
     named = config.person_categories, [(name, file.read_bytes()) for name, file in config.class_names.items()]
-    settings = hiding, detector.key, truth, named
+    settings = hiding, detector.key, stamps_of(listed(config.instances)), named
     return repr((packages, MaskStatistics._fields, *settings))
 
 

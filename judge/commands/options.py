@@ -1,64 +1,22 @@
 """Options of a command are the fields of its settings: names, help and defaults come from :mod:`judge.config`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from inspect import Parameter, Signature, getdoc
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperArgument, TyperCommand
-from typer.main import get_command
 
 from judge.commands.console import one_line_errors
+from judge.config import GROUPS, PANELS, Settings, flag_of, make_config, read_settings, shown
 from judge.errors import JudgeError, nearest
 
-if TYPE_CHECKING:
-    from judge.config import Settings
-
-S = TypeVar("S", bound="Settings")
+S = TypeVar("S", bound=Settings)
 METAVARS = {int: "N", float: "X", Path: "PATH"}
 
 
-def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
-    """Add a command that is imported when it is used; its group's ``--help`` shows ``summary``.
-
-    ``place`` is a module of :mod:`judge.commands`, or ``module:function`` where the function is not called ``command``.
-    The function either takes settings (``config``), which are read from a YAML file and options, or is Typer's own.
-    """
-
-    class Command(TyperCommand):
-        loaded = False
-        grouped: Mapping[str, str] = {}  # Field -> "--training epochs", for users who write --epochs.
-
-        def get_params(self, ctx: Any) -> list[Any]:
-            if not self.loaded:
-                module, _, function = place.partition(":")
-                body = getattr(import_module(f"judge.commands.{module}"), function or "command")
-                # Rich would keep the docstring's line breaks.
-                self.help = "\n\n".join(" ".join(part.split()) for part in str(getdoc(body)).split("\n\n"))
-                made = typer.Typer(add_completion=False)
-                made.command()(_with_settings(body) if "config" in body.__annotations__ else one_line_errors()(body))
-                command = get_command(made)
-                self.params, self.callback, self.loaded = command.params, command.callback, True
-                self.grouped = _flags_in_groups(body) if "config" in body.__annotations__ else {}
-            params: list[Any] = super().get_params(ctx)
-            if self.params and self.params[0].name == "file":
-                params[-1].rich_help_panel, params[-1].metavar = "Output", ""  # --help
-            return params
-
-        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            self.no_args_is_help = any(isinstance(param, TyperArgument) for param in self.get_params(ctx))
-            return super().parse_args(ctx, args)
-
-    app.command(name, cls=Command, help=summary)(lambda: None)
-
-
-def _with_settings(body: Callable[[Any], int | None]) -> Callable[..., None]:
-    from judge.config import PANELS, shown
-
+def with_settings(body: Callable[[Any], int | None]) -> tuple[Callable[..., None], dict[str, str]]:
+    """The command that reads the settings of ``body`` from a file and options; field -> flag, of fields in groups."""
     kind: type[Settings] = get_type_hints(body)["config"]
 
     def command(file: Path | None, **given: Any) -> None:
@@ -83,7 +41,7 @@ def _with_settings(body: Callable[[Any], int | None]) -> Callable[..., None]:
     command.__signature__ = Signature(  # type: ignore[attr-defined]  # of any function
         [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in annotations.items()]
     )
-    return command
+    return command, {name: flag_of(kind, name) for name in names if shown(kind, name)["group"]}
 
 
 def _show_all(ctx: typer.Context, value: bool) -> None:
@@ -97,8 +55,6 @@ def _show_all(ctx: typer.Context, value: bool) -> None:
 
 def _option(kind: type[Settings], name: str) -> Any:
     """A field for Typer. Values stay texts: they are checked by the settings, as those of YAML files are."""
-    from judge.config import flag_of, shown
-
     field, about, flag = kind.model_fields[name], shown(kind, name), flag_of(kind, name)
     types = _parts(field.annotation)
     listed, choices = Ellipsis in types, [part for part in types if isinstance(part, str)]
@@ -115,9 +71,6 @@ def _option(kind: type[Settings], name: str) -> Any:
 
 
 def _help(kind: type[Settings], name: str) -> str:
-    """The help of a field: its description, its choices and its default."""
-    from judge.config import shown
-
     field, about = kind.model_fields[name], shown(kind, name)
     types = _parts(field.annotation)
     choices = [part for part in types if isinstance(part, str)]
@@ -130,25 +83,12 @@ def _help(kind: type[Settings], name: str) -> str:
     return (text + (f" [default: {default}]" if default else "")).replace("[", "\\[")
 
 
-def _flags_in_groups(body: Callable[..., object]) -> dict[str, str]:
-    """Field -> its flag, of the fields that have none of their own."""
-    from judge.config import flag_of, shown
-
-    kind: type[Settings] = get_type_hints(body)["config"]
-    return {name: flag_of(kind, name) for name in kind.model_fields if shown(kind, name)["group"]}
-
-
 def _grouped(kind: type[Settings], group: str) -> list[str]:
-    """The fields that one option takes together."""
-    from judge.config import shown
-
     return [name for name in kind.model_fields if shown(kind, name)["group"] == group]
 
 
 def _group(kind: type[Settings], group: str) -> Any:
     """The option of several fields, ``--training epochs=3,clip=1``."""
-    from judge.config import GROUPS
-
     names = _grouped(kind, group)
     lines = [f"{GROUPS[group]}; several are joined by commas:", *(f"{name}: {_help(kind, name)}" for name in names)]
     settings: dict[str, Any] = {"help": "\n\n".join(lines), "rich_help_panel": kind.panel_of(names[0])}
@@ -165,8 +105,6 @@ def _parts(annotation: Any) -> list[Any]:
 
 def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
     """The settings of a command: those of ``file`` (YAML), overridden by ``given`` options, where not None or empty."""
-    from judge.config import make_config, read_settings, shown
-
     settings = read_settings(file) if file else {}
     given = {name: value for name, value in given.items() if value not in (None, [], ())}
     for group in given.keys() - kind.model_fields.keys():
@@ -195,8 +133,6 @@ def _apart(kind: type[Settings], group: str, entries: list[str]) -> dict[str, st
 
 def _parse(kind: type[Settings], name: str, value: Any) -> Any:
     """A mapping from texts ``KEY=VALUE`` (label values: all texts of a class); a list as one text with commas."""
-    from judge.config import flag_of, shown
-
     repeated, flag = shown(kind, name)["repeated"], flag_of(kind, name)
     if not repeated and isinstance(value, list):
         return ",".join(value)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from judge.commands.console import say, show_progress
 from judge.commands.images import RunImages
+from judge.commands.setup import reading_options
 from judge.config import OutputSettings, make_config
 from judge.config.inputs import MASKING, DetectorSettings, ReadingSettings, ShownSettings
 from judge.config.judges import SavedJudgeSettings
 from judge.config.values import IMAGES, Detector
 from judge.corpus import refuse_unread
-from judge.corpus.captions import ReadOptions, read_captions
+from judge.corpus.captions import read_captions
 from judge.corpus.columns import check_owners
 from judge.errors import JudgeError
 from judge.masking.masked_images import MaskedImages
@@ -56,10 +57,7 @@ def open_saved(config: SavedJudgeSettings) -> Saved:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A trained judge, and captions and images prepared as in its training; notes for the user, a line each.
-
-    ``parts``: what the judge reads, a list for each caption index, by image.
-    """
+    """A trained judge, and captions and images as in its training; ``parts``: its samples, by caption index."""
 
     saved: Saved
     captions: Captions
@@ -72,8 +70,7 @@ def prepare(config: PredictConfig, progress: Progress | None = None, *, owners: 
     """Open the judge that settings name, and prepare captions and images for it; ``owners``: tables that are read."""
     saved = open_saved(config)
     preparation = check_reads(saved)
-    reading = ReadOptions(config.split, columns=config.columns, several=True, where=config.where, alone=True)
-    captions = read_captions(config.captions, reading, side="generated")
+    captions = read_captions(config.captions, reading_options(config, several=True, alone=True), side="generated")
     check_owners(config.columns, ["captions", captions.name, *owners])
     refuse_unread(config.columns, [captions])
     parts = sample_captions(captions.by_image, saved)
@@ -93,7 +90,6 @@ def prepare(config: PredictConfig, progress: Progress | None = None, *, owners: 
 
 
 def _open_images(config: PredictConfig, saved: Saved, images: Sequence[str], progress: Progress | None) -> MaskedImages:
-    """The images, masked as in training."""
     if config.images is None:
         what, mend = f"judge '{saved.judge}' sees images, and there are none", "give the folder of images"
         raise JudgeError(what, where="--images", mend=mend)

@@ -62,11 +62,10 @@ def command(  # noqa: PLR0913, PLR0917 - options
         raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
     if layout != "rows" and kind not in _TABLES:
         raise JudgeError("is of --format md and latex alone", where="--layout", mend="add one of these")
-    inside = [] if len(runs) > 1 or (runs[0] / METRICS).exists() else runs_in(runs[0])
-    if inside and (kind != "html" or of_pages):
-        mend = "leave out the options of pages and tables, or name its runs"
-        raise JudgeError("is a folder of runs, which has an index alone", where=str(runs[0]), mend=mend)
-    if inside:
+    if inside := [] if len(runs) > 1 or (runs[0] / METRICS).exists() else runs_in(runs[0]):
+        if kind != "html" or of_pages:
+            mend = "leave out the options of pages and tables, or name its runs"
+            raise JudgeError("is a folder of runs, which has an index alone", where=str(runs[0]), mend=mend)
         path = out or runs[0] / INDEX
         index = OutputFile(path, overwrite=overwrite or is_index(path))
         index.check()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from judge.config import read_settings
-from judge.config.inputs import MASKING, LabelSettings, WordSettings
+from judge.config.inputs import MASKING, LabelSettings, ReadingSettings, WordSettings
 from judge.config.judges import JudgedSettings, RunSettings
 from judge.config.values import listed
 from judge.corpus import Corpus
@@ -34,10 +34,7 @@ T = TypeVar("T")
 
 
 def choose_lexicon(config: WordSettings) -> Lexicon | None:
-    """The lexicon named, or the shipped one of the attribute; None where the attribute has no words to hide.
-
-    For several attributes the words of all.
-    """
+    """The lexicon named, or the attribute's own (of several all words); None where no words are to be hidden."""
     found = {name: _lexicon_of(config, name) for name in config.attributes}
     return multiply_lexicons(found) if len(found) > 1 else found[config.attributes[0]]
 
@@ -94,11 +91,14 @@ def _label_options(config: LabelSettings, attribute: str, **others: Any) -> Labe
     return options.with_columns(config.columns, attribute, config.attributes)
 
 
+def reading_options(config: ReadingSettings, **others: Any) -> ReadOptions:
+    """How the files of captions are read."""
+    return ReadOptions(config.split, columns=config.columns, where=config.where, **others)
+
+
 def read_corpus(config: RunSettings) -> Corpus:
     """Read the files that ``config`` names."""
-    options = ReadOptions(
-        config.split, columns=config.columns, several=config.several, where=config.where, command=True
-    )
+    options = reading_options(config, several=config.several, command=True)
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)
     given = read_given(config)
@@ -130,10 +130,7 @@ def _keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) 
 
 
 def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: RunSettings) -> Corpus:
-    """``corpus`` with labels of all attributes, if they are several: its own, those ``given``, and others derived.
-
-    (Labels of a single attribute are derived from human captions where evidence is made.)
-    """
+    """``corpus`` with labels of all attributes, if they are several: its own, those ``given``, and others derived."""
     own = {part.attribute: part for part in parts_of(corpus.labels)}
     known = {**given, **own}
     for name in config.attributes:
@@ -229,10 +226,8 @@ def with_precision(config: S) -> S:
 
 def precision_notes(config: RunSettings) -> list[str]:
     """A note where judges of transformers will compute in float32 on a GPU: exact, and slow."""
-    tuned = [name for name in config.judge if name.startswith((HUGGING_FACE, SELF)) and READING not in name]
-    if config.precision or not tuned:
-        return []
-    if launch_precision() != "no" or computes_on() == "cpu":
+    tuned = any(name.startswith((HUGGING_FACE, SELF)) and READING not in name for name in config.judge)
+    if config.precision or not tuned or launch_precision() != "no" or computes_on() == "cpu":
         return []
     what = "judges of transformers compute in float32 on this GPU, without TF32: exact, and slow"
     other = "--training precision=bf16 is faster and differs in about the third digit"

@@ -11,19 +11,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from judge.commands import setup as from_settings
 from judge.commands.caption import models_to_caption
 from judge.commands.console import say, show_progress
 from judge.commands.evaluate import RunConfig
 from judge.commands.images import RunImages
-from judge.commands.setup import (
-    choose_lexicons,
-    make_plan,
-    make_setup,
-    open_checkpoints,
-    precision_notes,
-    read_corpus,
-    with_precision,
-)
 from judge.commands.unread import unread
 from judge.config.inputs import ShownSettings
 from judge.config.judges import RunSettings
@@ -64,24 +56,21 @@ _PATIENCE = 20  # Seconds to wait for another command that adds to the file.
 
 
 def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> tuple[Sequence[Job], list[str]]:
-    """Train every judge that ``judge evaluate`` would, with the same settings, into ``config.checkpoints``.
-
-    Returns every judge that the run needs (several may be one and the same); and what to print, a line each.
-    """
+    """Train every judge that ``judge evaluate`` would into ``config.checkpoints``; also return lines to print."""
     started = time.monotonic()
-    config = with_precision(config)
+    config = from_settings.with_precision(config)
     images = RunImages(config, config.judge, progress)
-    lexicons = choose_lexicons(config)
-    corpus = read_corpus(config)
+    lexicons = from_settings.choose_lexicons(config)
+    corpus = from_settings.read_corpus(config)
     if missing := models_to_caption(config, corpus):
         name, model = next(iter(missing.items()))
         mend = f"write them first: judge caption --model {model} --images DIR --out {name}.json"
         raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)
     folder = config.checkpoints
     new = not folder.exists()
-    before = open_checkpoints(folder)
+    before = from_settings.open_checkpoints(folder)
     _read_index(folder / INDEX)
-    plan, setup = make_plan(config), make_setup(config)
+    plan, setup = from_settings.make_plan(config), from_settings.make_setup(config)
     try:
         work = train(
             corpus,
@@ -92,7 +81,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> tu
             progress=progress,
         )
     except JudgeError as error:
-        if open_checkpoints(folder) == before:
+        if from_settings.open_checkpoints(folder) == before:
             if new:
                 with suppress(OSError):  # It holds something, such as a log.
                     folder.rmdir()
@@ -111,21 +100,18 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> tu
 
 
 def _write_index(folder: Path, judges: Sequence[Job]) -> None:
-    """Add a row for each judge to ``judges.json``."""
     path, rows = folder / INDEX, list[dict[str, Any]]()
     for job in judges:
-        member = job.member
-        weights = weights_beside(folder / f"{member.key}.safetensors")
+        member, answers = job.member, f"{job.member.key}.safetensors"
+        weights = weights_beside(folder / answers)
         history = read_history(weights)
         row = {
             "captioner": job.evidence.captioner,
             "metrics": [metric.name for metric in job.metrics],
             "judge": job.judge,
-            "side": member.side,
-            "index": member.index,
-            "seed": member.seed,
+            **{name: getattr(member, name) for name in ("side", "index", "seed")},
             "fold": member.split.fold,
-            "answers": f"{member.key}.safetensors",
+            "answers": answers,
             "weights": weights.name if history else None,
             "best_epoch": (history or History()).best,
             "losses": asdict(history or History()),
@@ -137,7 +123,6 @@ def _write_index(folder: Path, judges: Sequence[Job]) -> None:
 
 
 def _read_index(path: Path) -> list[dict[str, Any]]:
-    """The rows of ``judges.json``."""
     try:
         rows = json.loads(read_bytes(path))
     except FileNotFoundError:
@@ -156,7 +141,7 @@ def command(config: TrainConfig) -> None:
     judges.json, in --checkpoints. Judges that are there already are reused; a killed run goes on where it was.
     """
     if is_main_process():
-        say(notes=precision_notes(config))
+        say(notes=from_settings.precision_notes(config))
     with show_progress() as progress:
         _, lines = train_judges(config, progress=progress)
     if is_main_process():

@@ -28,8 +28,7 @@ Row = dict[str, Any]
 class Job:
     """A trial and what measures it: metrics that share their judges (or :data:`COUNTED` ones), and a run's settings.
 
-    ``digest`` is a checksum of all that decides its numbers but the trial. ``store`` is a folder of features and
-    answers that the trials of a draw share.
+    ``digest``: a checksum of all else that decides its numbers; ``store``: a folder that the trials of a draw share.
     """
 
     trial: Trial

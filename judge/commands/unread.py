@@ -1,7 +1,7 @@
 """Settings that were given, and that nothing of a run reads."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 from judge.commands.setup import reads_tasks
@@ -15,7 +15,6 @@ from judge.judges import OF_BACKBONES
 from judge.judges.names import EMBEDDED, FILES, HUGGING_FACE, SEEING, find_judge
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
-from judge.utils.launch import computes_on
 
 # Settings of every judge, and of the work as a whole.
 _PROTOCOL = ("alignment", "holdout", "balance")
@@ -41,17 +40,19 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     read |= find_judge(SEEING).options if seen else set()
     known = (name for row in rows if row.given for name in choose_judges(row, config.judge))
     read |= {"embedding"} & {option for name in known for option in find_judge(name).options}
-    models = getattr(config, "models", {})
-    read |= {"precision"} if models else set()  # Of the captioners that will write.
+    read |= {"precision"} if getattr(config, "models", {}) else set()  # Of the captioners that will write.
+
+    def flags(*names: str) -> list[str]:
+        return [flag_of(type(config), name) for name in names if name in given]
+
+    def roles(table: str) -> list[str]:
+        return [f"--column {role}" for role in config.columns if split_role(role)[0] == table]
+
     by_readers: dict[str, list[str]] = {}
-
-    def flags(names: Iterable[str]) -> list[str]:
-        return [flag_of(type(config), name) for name in names]
-
     for name in OF_SOME:
         if name in given and name not in read and (name, getattr(config, name)) != ("embedding", "none"):
             by_readers.setdefault(", ".join(readers(name)), []).append(name)
-    lines = [(", ".join(judges or config.metrics), others, flags(names)) for others, names in by_readers.items()]
+    lines = [(", ".join(judges or config.metrics), others, flags(*names)) for others, names in by_readers.items()]
     # Judges that read vectors of images take them from the file.
     looking = [judge for judge in map(find_judge, judges) if judge.backbone and not judge.reads_vectors]
     from_file = getattr(config, "image_features", None) and not looking and OF_BACKBONES & read
@@ -60,38 +61,31 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     shown = bool(getattr(config, "images", None))
     scores, labels = getattr(config, "quality", False), config.labels
     labelled = [labels.get(name) if isinstance(labels, dict) else labels for name in config.attributes]
-    # (settings, what reads them, whether it is a part of this run)
-    parts: list[tuple[tuple[str, ...], str, bool]] = [
-        (("judge",), "metrics that ask a judge", not all(row.counted for row in rows)),
-        (("seeds", "checkpoints", *_PROTOCOL), "metrics whose judges are trained", bool(judged)),
-        (("chance",), "judges that are trained on shuffled labels", bool(judged)),
-        (("given", "small"), "conditional", any(row.given for row in rows)),
-        (("folds",), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
-        (("cache",), "judges and detectors of images", any(row.uses_images for row in rows) or shown),
-        (("vectors", "delta"), "contextual alignment", "contextual" in aligned),
-        (("tasks",), _READ_TASKS, reads_tasks(config) or not is_run),
-        (("objects",), f"{_READ_TASKS}, by --given and by --quality", reads_tasks(config) or not is_run or scores),
-        (("quality_scores",), "--quality", scores),
-        ((*OF_LABELS,), "labels of a file", any(labelled)),
-        (("label_least",), "labels that are derived from human captions", not all(labelled)),
-        (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
-        ((*sorted(OF_BACKBONES),), "judges without --image-features", not from_file),
+    # (options that are given, what reads them, whether it is a part of this run)
+    parts: list[tuple[list[str], str, bool]] = [
+        (flags("judge"), "metrics that ask a judge", not all(row.counted for row in rows)),
+        (flags("seeds", "checkpoints", *_PROTOCOL), "metrics whose judges are trained", bool(judged)),
+        (flags("chance"), "judges that are trained on shuffled labels", bool(judged)),
+        (flags("given", "small"), "conditional", any(row.given for row in rows)),
+        (flags("folds"), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
+        (flags("cache"), "judges and detectors of images", any(row.uses_images for row in rows) or shown),
+        (flags("vectors", "delta"), "contextual alignment", "contextual" in aligned),
+        (flags("tasks"), _READ_TASKS, reads_tasks(config) or not is_run),
+        (flags("objects"), f"{_READ_TASKS}, by --given and by --quality", reads_tasks(config) or not is_run or scores),
+        (flags("quality_scores"), "--quality", scores),
+        (flags(*OF_LABELS), "labels of a file", any(labelled)),
+        (flags("label_least"), "labels that are derived from human captions", not all(labelled)),
+        (flags("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
+        (flags(*sorted(OF_BACKBONES)), "judges without --image-features", not from_file),
         # Images that no judge sees are shown in the report.
-        (_HIDING, "a run with --images", shown),
+        (flags(*_HIDING), "a run with --images", shown),
+        (roles("labels"), "labels of a file", any(labelled)),
+        (roles("objects"), "--objects", bool(config.objects)),
     ]
-    for part, others, is_read in parts:
-        names = [name for name in part if name in given and not is_read]
-        lines += [(", ".join(config.metrics), others, flags(names))] if names else []
-    for table, others, is_read in (
-        ("labels", "labels of a file", any(labelled)),
-        ("objects", "--objects", bool(config.objects)),
-    ):
-        roles = [f"--column {role}" for role in config.columns if split_role(role)[0] == table and not is_read]
-        lines += [(", ".join(config.metrics), others, roles)] if roles else []
+    metrics = ", ".join(config.metrics)
+    lines += [(metrics, others, options) for options, others, is_read in parts if options and not is_read]
     for by, others, named in lines:
         yield f"{' '.join(named)} {'are' if named[1:] else 'is'} not used by {by}, but by {others}"
-    if getattr(config, "precision", None) == "fp16" and "precision" in read and computes_on() == "cpu":
-        yield "--training precision=fp16 has no effect on a CPU: judges compute in float32"
 
 
 def log_unread(config: JudgedSettings) -> None:

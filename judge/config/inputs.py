@@ -18,13 +18,9 @@ class WordSettings(Settings):
         "gender", "protected attribute; several: the classes are their products", repeated="NAME", essential=True
     )
     lexicon: values.Lexicons = option(
-        None,
-        "words to hide: a lexicon, a .yaml file, or none",
-        "the attribute's",
-        repeated="[NAME=]TEXT",
-        file=True,
+        None, "words to hide: a lexicon, a .yaml file, or none", "the attribute's", repeated="[NAME=]TEXT", file=True,
         essential=True,
-    )
+    )  # fmt: skip
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -147,11 +143,6 @@ class DetectionSettings(Settings):
         None, f"{values.INSTANCES}, for detector gt", repeated="PATH", essential=True
     )
     cache: Path = option(values.CACHE, "cache folder for detections and features")
-
-    @property
-    def detections(self) -> Path:
-        """The folder of detections."""
-        return self.cache / "detections"
 
     @property
     def features(self) -> Path:

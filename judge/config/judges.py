@@ -46,13 +46,9 @@ class JudgeSettings(Settings):
         None, "what counts equally in training and scores: all images (none), or classes", "each metric's own"
     )
     seeds: int | None = option(
-        None,
-        "repetitions",
-        "10 under paper; 3 for linear judges of an attribute under crossfit with refits; else 1",
-        essential=True,
-        ge=1,
-        le=1000,
-    )
+        None, "repetitions", "10 under paper; 3 for linear judges of an attribute under crossfit with refits; else 1",
+        essential=True, ge=1, le=1000,
+    )  # fmt: skip
     seed: values.Seed = option(0, "first seed")
     folds: int = option(10, "folds of crossfit", ge=2, le=10_000)
     reader: str | None = option(None, "text encoder of vl-lic, bert-ft and bert-pre", "bert-base-uncased", file=True)
@@ -165,8 +161,7 @@ class JudgedSettings(TrainingSettings, JudgeSettings, MetricOptions, HumanSettin
 
     given: values.Names = option(
         ("people",), "conditional: what is known of an image: people (its other human captions), objects (annotated), "
-        "image (frozen features, people hidden)",
-        essential=True, min_length=1,
+        "image (frozen features, people hidden)", essential=True, min_length=1,
     )  # fmt: skip
     metrics: values.Names = option(
         ("conditional", "lic"),
@@ -254,21 +249,17 @@ class ScoredSettings(OutputSettings, RunSettings):
         panel="Statistics", gt=0, lt=1,
     )  # fmt: skip
     quality: bool = option(
-        False,
-        "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (Java), CHAIR (--objects)",
-        panel="Metrics",
+        False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (Java), CHAIR (--objects)", panel="Metrics",
         essential=True,
-    )
+    )  # fmt: skip
     quality_scores: dict[str, Path] = option(
         {}, "scores of a captioner image by image that another tool computed (CLIPScore, SPICE), for --quality",
         repeated="CAPTIONER=FILE", panel="Metrics",
     )  # fmt: skip
     baseline: str = option(
-        "",
-        "captioner that the others are compared with, in place of all pairs: for a mitigation, what it mitigates",
-        panel="Metrics",
-        essential=True,
-    )
+        "", "captioner that the others are compared with, in place of all pairs: for a mitigation, what it mitigates",
+        panel="Metrics", essential=True,
+    )  # fmt: skip
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
     out: Path | None = option(None, values.RESULTS, "runs/evaluate", essential=True)
 

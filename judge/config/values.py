@@ -41,7 +41,6 @@ def listed(files: Path | tuple[Path, ...] | None) -> list[Path]:
 
 
 def _one_or_several(entries: list[str]) -> Path | tuple[Path, ...]:
-    """One path stays one, in YAML and Python too."""
     if not entries:
         raise ValueError("give at least one file")
     return Path(entries[0]) if len(entries) == 1 else tuple(dict.fromkeys(map(Path, entries)))
@@ -113,7 +112,6 @@ def _detector(name: str) -> str:
 
 
 def _attributes(parts: list[str]) -> str | tuple[str, ...]:
-    """A single attribute stays a text."""
     from judge.corpus.attributes import attribute_names
 
     found = attribute_names(parts)

@@ -20,7 +20,7 @@ from judge.corpus.units import Units
 from judge.errors import JudgeError, require
 from judge.quality import library
 from judge.quality.exchange import exchange_p, values_of
-from judge.quality.library import BLEU, CHAIR, JavaFault, Part, References, Tokenizer, plain_words
+from judge.quality.library import BLEU, CHAIR, JavaFault, Part, Tokenizer, plain_words
 from judge.statistics.intervals import bootstrap_pooled
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
@@ -45,8 +45,7 @@ class QualityScore:
         score: one of ``SCORES``, or of those given.
         group: "all", an attribute class, or "gap: highest - lowest" class.
         images: number of images.
-        value: in [0, 1], CIDEr in [0, 10], or as given; NaN without images, and CIDEr of a single image. A gap is at
-            least 0.
+        value: in [0, 1], CIDEr in [0, 10], or as given; NaN without images, and CIDEr of a single image. A gap is >= 0.
         interval: over images; None for one image, a class so small that a resample may miss it, or no resamples. That
             of a gap keeps the two classes: it may reach below 0.
         p_value: of a gap, where classes are exchanged among images; else None.
@@ -63,9 +62,8 @@ class QualityScore:
 def change(after: QualityScore, before: QualityScore) -> tuple[float, float] | None:
     """The difference of a score between two captioners, and its p; None where one has no interval.
 
-    Standard errors are those that the intervals imply, and are taken as independent. Where captioners do well on the
-    same images, as they usually do, p is larger than a test on pairs would give. It is not corrected for the number of
-    captioners. Without any error p is 1 for equal scores, else 0.
+    Standard errors are those that the intervals imply, taken as independent: a test on pairs would give a smaller p.
+    Without any error p is 1 for equal scores, else 0.
     """
     from scipy import stats
 
@@ -78,20 +76,12 @@ def change(after: QualityScore, before: QualityScore) -> tuple[float, float] | N
 
 
 class _Draws(NamedTuple):
-    """Resamples of images; every key has its own generator.
-
-    ``units``: index of each image's unit, [N], where some show one scene (:mod:`judge.corpus.units`).
-    """
+    """Resamples of images; of ``units``, [N], where some show one scene (:mod:`judge.corpus.units`)."""
 
     resamples: int
     level: float
     seed: int
     units: IntArray | None = None
-
-    def of_images(self, images: Sequence[str], labels: Labels | None) -> _Draws:
-        """The same for some images."""
-        scenes = labels.scenes if labels else {}
-        return self._replace(units=Units.make(dict.fromkeys(images, ""), scenes).index)
 
     def _generator(self, part: Part, key: str) -> np.random.Generator:
         return np.random.default_rng([self.seed, *map(ord, f"{part.names[0]}/{key}")])
@@ -105,7 +95,6 @@ class _Draws(NamedTuple):
         return bootstrap_pooled(part.table, part.pool, resamples=self.resamples, **how)
 
     def p_values(self, part: Part, groups: Sequence[IntArray], key: str) -> list[float | None]:
-        """p-values of :func:`exchange_p`."""
         if not self.resamples:
             return [None] * len(part.names)
         generator = self._generator(part, f"{key} p")
@@ -174,16 +163,12 @@ def measure_qualities(  # noqa: PLR0913
 ) -> dict[str, Quality]:
     """Captioner -> its quality over the images that both sides describe.
 
-    BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L and CIDEr are means over images, CIDEr
-    with the document frequencies of all images scored, whatever the group. So are scores that are ``given``, captioner
-    -> its scores from elsewhere.
+    BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L, CIDEr and the scores that are ``given``,
+    captioner -> its scores from elsewhere, are means over images, CIDEr with the document frequencies of all images.
 
-    All human captions of an image are references; of generated captions an image's first counts. Images without a
-    generated caption are not scored: read the scores beside ``Captions.silent``. ``labels`` give scores by class.
-    CHAIR needs annotated ``objects``, of names in the lexicon of COCO's; those in an image's human captions count too.
-    Where Java does not run, the words are those of our own tokeniser, and there is no METEOR. Intervals are from a
-    bootstrap over images, p-values of gaps from permutations of classes; 0 resamples give none. ``progress`` is called
-    with the number of captioners done.
+    All human captions of an image are references; of generated captions an image's first counts. ``labels`` give scores
+    by class. CHAIR needs annotated ``objects``, of names in the lexicon of COCO's; those in an image's human captions
+    count too. Intervals are from a bootstrap over images, p-values of gaps from permutations of classes.
 
     Raises:
         JudgeError: pycocoevalcap is not installed; no image has captions of both sides, or a label.
@@ -193,27 +178,37 @@ def measure_qualities(  # noqa: PLR0913
     for number, captioner in enumerate(captioners):
         progress(number)
         scores = given.get(captioner.name, {})
-        found[captioner.name] = _measure(human, captioner, objects=objects, given=scores, labels=labels, draws=draws)
+        found[captioner.name] = _measure(human, captioner, objects, scores, labels, draws)
     return found
 
 
 def _measure(
     human: Captions,
     generated: Captions,
-    *,
     objects: Tasks | None,
     given: ImageScores,
     labels: Labels | None,
     draws: _Draws,
 ) -> Quality:
-    """The quality of one captioner."""
     both = [image for image in human.by_image if image in generated.by_image]
-    tokenizer, lines, why = _words(human, generated, both)
+    captions = [caption for image in both for caption in human.by_image[image]]
+    captions += [generated.by_image[image][0] for image in both]
+    tokenizer: Tokenizer = "ptb"
+    try:
+        lines, why = library.penn_treebank(captions), ""
+    except JavaFault as fault:
+        tokenizer, lines, why = "judge", plain_words(captions), str(fault)
     images, refs, hyps = _pair(human, both, lines)
     if not images:
         where = f"{human.source or human.name}, {generated.source or generated.name}"
         raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
-    parts, skipped = _score(refs, hyps, why)
+    parts = [library.bleu(refs, hyps), library.rouge(refs, hyps), library.cider(refs, hyps)]
+    if not why:
+        try:
+            parts.insert(1, library.meteor(refs, hyps))
+        except JavaFault as fault:
+            why = str(fault)
+    skipped = ({"METEOR": why} if why else {}) | {"SPICE": _NO_SPICE}
     if objects is None or objects.derived:
         skipped |= dict.fromkeys(CHAIR, "needs --objects")
     else:
@@ -222,7 +217,8 @@ def _measure(
         if all(name not in part.names for part in parts):  # Those that are computed here are corpus scores.
             parts.append(library.means(name, [values.get(image, math.nan) for image in images]))
             skipped.pop(name, None)
-    groups, draws = _groups(images, labels), draws.of_images(images, labels)
+    scenes = labels.scenes if labels else {}
+    groups, draws = _groups(images, labels), draws._replace(units=Units.make(dict.fromkeys(images, ""), scenes).index)
     sides: dict[Side, list[str]] = {"human": [ref for of in refs for ref in of], "generated": hyps}
     return Quality(
         captioner=generated.name,
@@ -239,37 +235,15 @@ def _measure(
     )
 
 
-def _words(human: Captions, generated: Captions, images: Sequence[str]) -> tuple[Tokenizer, list[str], str]:
-    """The tokenizer, the words of all references and then all candidates, and why METEOR cannot run ("": it can)."""
-    captions = [caption for image in images for caption in human.by_image[image]]
-    captions += [generated.by_image[image][0] for image in images]
-    try:
-        return "ptb", library.penn_treebank(captions), ""
-    except JavaFault as fault:
-        return "judge", plain_words(captions), str(fault)
-
-
 def _pair(human: Captions, images: Sequence[str], lines: Sequence[str]) -> tuple[list[str], list[list[str]], list[str]]:
-    """Images, their references and their candidate; images whose references hold no word are left out."""
+    """Images, references and candidates; images whose references hold no word are left out."""
     following = iter(lines)
     refs = [[ref for ref in [next(following) for _ in human.by_image[image]] if ref] for image in images]
     kept = [row for row in zip(images, refs, following, strict=True) if row[1]]
     return [row[0] for row in kept], [row[1] for row in kept], [row[2] for row in kept]
 
 
-def _score(refs: References, hyps: Sequence[str], why: str) -> tuple[list[Part], dict[str, str]]:
-    """The parts of every score, in the order of ``SCORES``, and score -> why it is skipped."""
-    parts = [library.bleu(refs, hyps), library.rouge(refs, hyps), library.cider(refs, hyps)]
-    if not why:
-        try:
-            parts.insert(1, library.meteor(refs, hyps))
-        except JavaFault as fault:
-            why = str(fault)
-    return parts, {**({"METEOR": why} if why else {}), "SPICE": _NO_SPICE}
-
-
 def _chair(human: Captions, generated: Captions, images: Sequence[str], objects: Tasks) -> Part:
-    """CHAIR of the captions that are scored."""
     lexicon, known = load_lexicon("coco-objects"), {*objects.names}
 
     def named(caption: str) -> list[str]:
@@ -297,7 +271,6 @@ def _groups(images: Sequence[str], labels: Labels | None) -> dict[str, IntArray]
 
 
 def _score_groups(part: Part, groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
-    """The scores of every group."""
     for group, rows in groups.items():
         own = replace(part, table=part.table[rows])
         intervals = draws.intervals(own, rows, "None" if group == "all" else group)
@@ -306,7 +279,6 @@ def _score_groups(part: Part, groups: Mapping[str, IntArray], draws: _Draws) -> 
 
 
 def _gaps(part: Part, groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
-    """The largest gap of each score between two classes."""
     classes = {name: rows for name, rows in groups.items() if name != "all" and len(rows)}
     values = {name: values_of(part, rows) for name, rows in classes.items()}
     if len(classes) < 2 or not np.isfinite(list(values.values())).all():

@@ -26,8 +26,7 @@ def exchange_p(
 ) -> list[float | None]:
     """The p-value of the largest gap between ``groups`` of images, for each score; None where it has no value.
 
-    The groups of images are exchanged: exact, but for the number of ``resamples``, if images are exchangeable. Where
-    images are of ``units``, [N], the groups are exchanged within units if units have images of several, else of units.
+    Images are exchanged among groups, or within ``units``, [N], that have images of several groups, else whole units.
     """
     from scipy import stats
 

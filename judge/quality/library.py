@@ -82,7 +82,6 @@ def bleu(refs: References, hyps: Sequence[str]) -> Part:
 
 
 def _pool_bleu(sums: FloatArray) -> FloatArray:
-    """Sums of lengths, n-grams and matched n-grams, [10, ...] -> scores, [4, ...]. Papineni et al. 2002."""
     length, reference, guess, correct = sums[0], sums[1], sums[2:6], sums[6:10]
     orders = np.arange(1, 5).reshape(4, *[1] * (sums.ndim - 1))
     precision = np.cumprod((correct + _TINY) / (guess + _SMALL), axis=0) ** (1 / orders)
@@ -94,8 +93,7 @@ def _pool_bleu(sums: FloatArray) -> FloatArray:
 def chair(named: Sequence[Sequence[str]], shown: Sequence[Collection[str] | None]) -> Part:
     """CHAIR-i and CHAIR-s (Rohrbach et al., EMNLP 2018, section 2.1): lower is better; 0 where nothing is named.
 
-    Shares of the objects that captions name, and of the captions, with objects that their images do not show. Images
-    of which that is unknown (None) do not count.
+    ``shown`` are the objects of each image; images of which they are unknown (None) do not count.
     """
     rows = []
     for names, of in zip(named, shown, strict=True):
@@ -105,7 +103,6 @@ def chair(named: Sequence[Sequence[str]], shown: Sequence[Collection[str] | None
 
 
 def _pool_chair(sums: FloatArray) -> FloatArray:
-    """Sums of wrong and of all objects, of wrong and of all captions, [4, ...] -> [2, ...]."""
     shares = np.stack([sums[0] / np.maximum(sums[1], 1), sums[2] / np.maximum(sums[3], 1)])
     return np.where(sums[3] > 0, shares, np.nan)
 
@@ -154,10 +151,9 @@ def _pool_meteor(sums: FloatArray) -> FloatArray:
 def meteor_nltk(written: str, aligned: Words) -> float:
     """METEOR by NLTK of an aligned caption against the caption as it is ``written``, in [0, 1].
 
-    As the code of DPAC and DBAC computes it: the written caption is in lower case and cut at white space alone, so that
-    a word with a full stop behind it matches nothing; the aligned one is without full stops and commas; masked and
-    unknown words match nothing. Equal words match, then words of equal stems (Porter). Synonyms do not, unlike in their
-    code: WordNet would have to be fetched.
+    As the code of DPAC and DBAC computes it: the written caption is in lower case and cut at white space alone; the
+    aligned one is without full stops and commas. Equal words match, then words of equal stems (Porter). Synonyms do
+    not, unlike in their code: WordNet would have to be fetched.
     """
     found = [word for word in aligned if word not in {".", ","}]
     return float(_nltk()(written.split(), found))

@@ -146,10 +146,7 @@ def warn_damaged(path: Path, what: str = "damaged") -> None:
 
 
 def read_json_cache(path: Path) -> list[Any] | None:
-    """The list in a JSON cache file; None if there is none, or if it is damaged, of which the user is warned.
-
-    One that cannot be read at the moment may be whole: it is refused, and not computed again.
-    """
+    """The list in a JSON cache file; None if there is none, or if it is damaged, of which the user is warned."""
     found = None
     try:
         with readable(path), suppress(NotRegularError, IsADirectoryError, *FAULTS):
@@ -210,8 +207,8 @@ def from_home(path: str) -> Path:
 def split_name(entry: str) -> tuple[str, str]:
     """The name and the text of ``NAME=TEXT``; "" and the whole of any other text.
 
-    A path may hold "=" too: it stays whole if it exists and what follows its "=" does not ("lr=0.1/captions.json"), or
-    if a separator stands before its "=" ("./lr=0.1/captions.json").
+    A path may hold "=" too: it stays whole if it exists and what follows its "=" does not, or if a separator stands
+    before its "=" ("./lr=0.1/captions.json").
     """
     name, equals, text = entry.partition("=")
     # Only the first folders are looked up: the file may not exist yet.

@@ -90,11 +90,7 @@ def needs_code(where: str) -> JudgeError:
 
 @contextmanager
 def loading(what: str, where: str, mend: str) -> Iterator[None]:
-    """Turn errors of transformers, the hub's client and the file system into JudgeErrors.
-
-    As :func:`explaining`, but weights that are no safetensors and code of a checkpoint's own have messages of their
-    own, and panics in Rust are turned too.
-    """
+    """As :func:`explaining`, with messages for missing safetensors, code of a checkpoint's own, and panics in Rust."""
     try:
         yield
     except BaseException as error:
@@ -151,10 +147,7 @@ def knows_words(tokenizer: Any) -> bool:
 
 
 def locate(reference: str, where: str, *, mend: str = _UNKNOWN) -> str:
-    """The path of a checkpoint's folder, for a name on the hub (``NAME``, ``NAME@REVISION``) in the hub's cache.
-
-    Pipes in a folder, which would block, are refused.
-    """
+    """The path of a checkpoint's folder without pipes; of ``NAME`` or ``NAME@REVISION``, that in the hub's cache."""
     path = from_home(reference)
     if path.is_dir():
         for file in (*path.glob("*"), *path.glob("*/*")):
@@ -185,7 +178,7 @@ def advice_on_path(reference: str) -> str:
 def fetch(reference: str, where: str, *, what: str = _NOWHERE, mend: str = _FETCHING) -> Path:
     """The folder of ``NAME`` or ``NAME@REVISION`` in the hub's cache; no code and no pickles are fetched.
 
-    The hub is asked once in a process, so that all judges of a run start from one commit; the name of the folder.
+    The hub is asked once in a process, so that all judges of a run start from one commit.
     """
     from huggingface_hub import constants, snapshot_download
 
@@ -201,10 +194,7 @@ def fetch(reference: str, where: str, *, what: str = _NOWHERE, mend: str = _FETC
 
 
 def read_config(name: str, where: str, *, mend: str = _UNKNOWN) -> dict[str, Any]:
-    """The configuration of a checkpoint, by its name from :func:`locate`, read before any of its weights.
-
-    More than ``LAYERS`` or ``POSITIONS``, which would be made before any weight is looked at, are refused.
-    """
+    """The configuration of a checkpoint in a folder, read before its weights; sizes over the limits are refused."""
     from transformers import PreTrainedConfig
 
     with explaining("cannot be found", where, mend):

@@ -7,7 +7,7 @@ answers is listed by :mod:`judge.training.member`.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,7 @@ def key_of(ingredients: Mapping[str, str]) -> str:
 
 
 def content_of(reference: str, *, where: str = "") -> str:
-    """What a file, a checkpoint's folder, or ``NAME`` or ``NAME@REVISION`` on the hub holds.
-
-    A hash of the file, or of the folder's files that loaders read, wherever it lies; of a name, the commit. Files are
-    read once, unless their size or time changes.
+    """A hash of a file, or of a checkpoint's files that loaders read; the commit of ``NAME`` or ``NAME@REVISION``.
 
     Raises:
         JudgeError: no such folder; a name that is neither on the hub nor in its cache.
@@ -55,6 +52,12 @@ def content_of_tensors(tensors: Mapping[str, Any]) -> str:
         found.update(f"{name} {tuple(tensor.shape)}".encode())
         found.update(tensor.detach().contiguous().numpy())
     return found.hexdigest()
+
+
+def stamps_of(places: Iterable[Path]) -> list[tuple[str, int, int]]:
+    """Name, size and time in ns of every file that is or lies in one of ``places``, sorted."""
+    files = {file for place in places for file in (place, *place.rglob("*")) if file.is_file()}
+    return sorted((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -67,10 +67,7 @@ def shared_store() -> Any:
 
 
 def await_main_process() -> None:
-    """Let the main process report a fault that all processes meet.
-
-    A launcher ends all processes as soon as one has ended: the others are ended while they wait.
-    """
+    """Let the main process report a fault that all meet: a launcher ends all as soon as one has ended."""
     if not is_main_process():
         time.sleep(_PATIENCE + 0.2 * min(_rank(), 50))
 

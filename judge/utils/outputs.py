@@ -40,7 +40,7 @@ class Lock:
         self._lock = FileLock(self.path, thread_local=False)
 
     def acquire(self, seconds: float = _WAIT) -> None:
-        """Take the lock; a JudgeError if another process still holds it after ``seconds``."""
+        """Take the lock; refused if another process still holds it after ``seconds``."""
         try:
             self._lock.acquire(timeout=seconds)
         except Timeout:
@@ -67,8 +67,8 @@ class Lock:
     def check(self) -> None:
         """Refuse an output that another process makes."""
         if self.path.exists():
-            with self.holding():
-                pass
+            self.acquire()
+            self.release()
 
 
 def write_manifest(folder: Path, kind: str) -> None:
@@ -104,12 +104,11 @@ class OutputFolder:
     """A folder that a command makes: written as ``NAME.partial`` beside it, and renamed in the last step.
 
     While a command works on it, no other does. Its manifest lists what it holds: nothing else is ever replaced.
-    Files that a user puts into ``NAME.partial`` are treated as the command's.
 
     Args:
         path: the folder to make.
         what: what it is, in messages and in its manifest: "run".
-        overwrite: replace the output at ``path``, once the new one is complete. Never anything else.
+        overwrite: replace an earlier output at ``path``, once the new one is complete.
         command: "judge evaluate": ``NAME.partial`` survives a kill or an error, and this command resumes from it. Of
             the processes of a launch only the main one makes and removes it. "" for a command that starts anew.
         store: name of the folder in it for finished work, which is removed when all is done.
@@ -263,7 +262,6 @@ class OutputFolder:
             self._close()
 
     def _close(self) -> None:
-        """Let other commands work here."""
         self.lock.release()
         remove_empty(self._made)
 
@@ -293,7 +291,7 @@ class OutputFolder:
 class OutputFile:
     """A file that a command makes: whole or not at all, by one command at a time.
 
-    ``overwrite`` replaces a file that is there, never a device, a pipe or a folder; ``mend``: what to do if one exists.
+    ``overwrite`` replaces a file, never a device, a pipe or a folder; ``mend``: what to do if one exists.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False, where: str = "", mend: str = _OTHER) -> None:

@@ -33,11 +33,10 @@ _ending: set[int] = set()  # Processes that watch their parent: of a fork the th
 def unordered(
     calls: Iterable[Any], workers: int, *, what: str = "", together: int | str = "auto", in_order: bool = False
 ) -> Iterator[Any]:
-    """What ``calls`` (joblib's ``delayed``) return, in the order in which they end; each is made when it is needed.
+    """What ``calls`` (joblib's ``delayed``) return, in the order in which they end, or their own if ``in_order``.
 
-    Workers end when this process does, however it ends. ``what``: what all calls do, for the message where the system
-    has ended a worker; ``together``: calls sent to a worker at once, with what they share, "auto" for joblib's choice
-    by their duration; ``in_order``: results come in the order of ``calls`` instead.
+    Workers end when this process does. ``what``: what all calls do, for the message where the system has ended one;
+    ``together``: calls sent to a worker at once, "auto" for joblib's choice.
     """
     from joblib import Parallel
 
@@ -107,7 +106,7 @@ def _begin_worker(parent: int) -> None:
 def in_order(jobs: Iterable[Callable[[], T]], workers: int, *, ahead: int) -> Generator[T, None, None]:
     """Results of ``jobs``, in order, computed by threads that run at most ``ahead`` jobs ahead.
 
-    However it ends, by Ctrl-C too, it waits for jobs that have begun: a thread still in OpenCV aborts Python's exit.
+    It waits for jobs that have begun, however it ends: a thread still in OpenCV aborts Python's exit.
     """
     waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(workers) as pool:

@@ -36,11 +36,7 @@ def unusable(kind: Kind, name: str, what: str) -> JudgeError:
 
 
 def load_plugin(kind: Kind, name: str, shape: type[T], shipped: Collection[str] = ()) -> T | None:
-    """The plugin called ``name``, an instance of ``shape``; None if no package has one.
-
-    Raises:
-        JudgeError: ``name`` is also one of ``shipped``, or of another package; it cannot be imported; wrong type.
-    """
+    """The plugin called ``name``, an instance of ``shape``, that is none of ``shipped``; None if no package has one."""
     if not (entries := plugins(kind).get(name, ())):
         return None
     if name in shipped or len(entries) > 1:

@@ -81,10 +81,7 @@ def memory_limit() -> int:
 def refuse_large(
     size: float, source: str, *, instead: str = "keep only the columns and records needed", packed: bool = False
 ) -> None:
-    """Refuse what takes, or will take at least, ``size`` bytes, if that is more than ``memory_limit()``.
-
-    ``packed``: a few bytes may stand for many, as in Parquet, and a quarter of the memory is the limit.
-    """
+    """Refuse ``size`` bytes over ``memory_limit()``; a quarter of it if ``packed``: a few bytes may stand for many."""
     limit = memory_limit() // (4 if packed else 1)
     if size > limit:
         what = f"takes over {limit / 2**30:g} GB of memory when it is read"
@@ -122,10 +119,7 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def read_bytes(path: Path, limit: int | None = None, instead: str = "give a smaller file") -> bytes:
-    """The bytes of a file, opened by :func:`open_regular`; one of more than ``limit`` bytes is refused.
-
-    None: a quarter of the memory, as values take several times their text.
-    """
+    """The bytes of a file; one of more than ``limit`` bytes, by default a quarter of the memory, is refused."""
     with open_regular(path) as file:
         # The message names the memory that the contents would take.
         times = memory_limit() / (limit or memory_limit() // 4)
@@ -140,10 +134,9 @@ def read_text(path: Path, errors: str = "strict") -> str:
 
 @contextmanager
 def opening(path: str | os.PathLike[str], *, folder: str, absent: str = "", where: str = "") -> Iterator[None]:
-    """Turn errors of opening a file that the user named into one line.
+    """Turn errors of opening a file that the user named, ``where``, into one line.
 
-    ``folder`` and ``absent``: what to give instead of a folder, or of a file that does not exist (by default one of
-    nearly its name); ``where``: the place in messages, by default the path.
+    ``folder`` and ``absent``: what to give instead of a folder, or of a file that does not exist.
     """
     where = where or os.fspath(path)
     try:
@@ -260,9 +253,7 @@ def read_small_text(path: Path) -> str:
 def parse_yaml(text: str, *, where: str, mend: str) -> Any:
     """The value of a YAML text: mappings, lists, texts, numbers, true, false and null; dates stay texts.
 
-    Raises:
-        JudgeError: not YAML; a key given twice in one mapping; over ``DEPTH`` or ``VALUES``; a character that no text
-            may hold (NUL, half of a surrogate pair).
+    Refuses what is not YAML, a key given twice in one mapping, and more than ``DEPTH`` or ``VALUES``.
     """
     try:
         depth = count = 0

@@ -23,10 +23,7 @@ class DamagedTensorsError(Exception):
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
-    """Write a file, in a folder that is made, whole or not at all; equal content makes equal files.
-
-    ``tensors``: name -> array of numpy, or tensor of torch on the CPU; ``notes``: name -> JSON value.
-    """
+    """Write arrays of numpy, or tensors of torch on the CPU, and JSON ``notes``; equal content makes equal files."""
     library = "torch" if any(hasattr(tensor, "detach") for tensor in tensors.values()) else "numpy"
     if library == "numpy":
         tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
@@ -77,10 +74,7 @@ def peek_notes(path: Path) -> dict[str, Any]:
 
 
 def read_tensors(path: Path, framework: str = "np") -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the tensors and the notes of a file; raises as :func:`read_notes`.
-
-    ``framework``: "np" for arrays of numpy, "pt" for tensors of torch.
-    """
+    """Read tensors, as numpy's ("np") or torch's ("pt"), and the notes of a file; raises as :func:`peek_notes`."""
     from safetensors import safe_open
 
     notes = read_notes(path)

@@ -96,15 +96,6 @@ def test_what_another_tool_found_is_a_detector(world: WorldFiles, tmp_path: Path
     assert "'gt' is the name of another detector: choose a name for what was found" in refused
 
 
-def test_all_objects_that_another_tool_found(world: WorldFiles, tmp_path: Path) -> None:
-    """The file of the ground truth finds all that the ground truth has, whatever is hidden."""
-    given = [*pictures_of(world), "--detectors", f"gt,x={world.folder / 'instances.json'}", "--hide", "objects"]
-    done_well("ablate", "detectors", *given, "--resamples", 100, "--out", tmp_path / "out")
-    gt, other = results(tmp_path / "out")
-    assert gt["recall"] == other["recall"] == 1
-    assert gt["people_found"] == other["people_found"] > 0
-
-
 def test_vectors_of_a_file_hide_nothing(world: WorldFiles, tmp_path: Path) -> None:
     vectors = ["--image-features", tmp_path / "v.npz"]
     given = [*inputs_of(world, "none"), *pictures_of(world), *vectors, "--out", tmp_path / "out"]

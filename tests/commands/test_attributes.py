@@ -57,14 +57,7 @@ def real(coco: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def measure(folder: Path, **settings: Any) -> tuple[dict[str, Summary], Mapping[str, Any]]:
     """Metric -> its row, and the description of the run."""
-    quick = {
-        "judge": "linear",
-        "folds": 2,
-        "refits": 0,
-        "chance": 0,
-        "resamples": 100,
-        "attribute": "age",
-    }
+    quick = {"judge": "linear", "folds": 2, "refits": 0, "chance": 0, "resamples": 100, "attribute": "age"}
     found = evaluate(human=folder / "human.json", captions=folder / "nic_plus.json", **quick, **settings)
     return {row.metric.name: row for row in found.summaries}, found.run
 

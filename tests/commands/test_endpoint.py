@@ -18,15 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import openai
 import pytest
 import yaml
 from helpers import done_well, judge, read_json, refusal
 from launching import free_port, killed, launch
 from PIL import Image
 
-from judge.captioning.endpoint import EndpointWriter
-from judge.captioning.writing import Writing
 from judge.corpus.captions import read_captions
 from judge.masking.images import encode
 from judge.utils.files import remove
@@ -372,15 +369,6 @@ def test_a_wrong_key_or_proxy_is_one_line(
     assert message in line
     assert "secret" not in line
     assert server.left() == []
-
-
-def test_a_certificate_is_named(server: Server) -> None:
-    writer = EndpointWriter(server.url, "m", Writing())
-    error = openai.APIConnectionError(request=None)  # type: ignore[arg-type]
-    error.__cause__ = OSError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate")
-    what, mend = writer._explain(error)
-    assert "certificate verify failed: self-signed certificate" in what
-    assert mend.startswith("set SSL_CERT_FILE")
 
 
 @pytest.mark.parametrize("more", [("--beams", 3), ("--dtype", "bf16")])

@@ -71,20 +71,6 @@ def test_markdown_has_every_number(finished_run: Path) -> None:
     assert "- Protocol crossfit: 3 folds" in text
 
 
-@pytest.mark.slow
-def test_latex_has_the_table_and_says_what_intervals_are(finished_run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "tables.tex"
-    done = done_well("report", finished_run, "--format", "latex", "--out", out)
-    assert f"The report is in {out}" in done.stdout
-    text, row = out.read_text(encoding="utf-8"), results(finished_run)["much", "lic"]
-    assert r"\usepackage{booktabs}" in text
-    assert "of such images, judges trained anew (from refits)" in text.split(r"\end{table}")[0]
-    assert f"much & LIC (words+embedding) & {row['human']:.3f} & {row['generated']:.3f} & " in text
-    assert text.count(r"\begin{table}") == text.count(r"\end{table}") >= 2
-    done_well("report", finished_run, "--format", "md", "--out", out, "--overwrite")
-    assert out.read_text(encoding="utf-8").startswith("# Bias amplification")
-
-
 def test_the_card_is_one_that_hugging_face_reads(finished_run: Path) -> None:
     text = done_well("report", finished_run, "--format", "card").stdout
     card = ModelCard(text)  # Parses the header, and checks the model index.

@@ -60,15 +60,6 @@ def test_the_rows_that_meet_it_are_those_of_the_table(result: Result, named: str
     assert len(counts) > 1
 
 
-def test_a_line_has_the_numbers(result: Result) -> None:
-    row = next(row for row in result.summaries if row.key[:2] == ("much", "ba"))
-    assert row.interval
-    low, high = row.interval.low, row.interval.high
-    (line,) = [line for line in gated("ba > -9", result) if ": much, " in line]
-    whole = f"(excess over chance {row.amplification:+.3f} [{low:+.3f}, {high:+.3f}])"
-    assert line == f"--fail-if 'ba > -9': much, BA: the lower bound is {low:.4g} {whole}"
-
-
 def test_the_value_of_a_counted_metric_is_the_published_one(result: Result) -> None:
     """A ratio 1.24 times that of human captions, of which 1.01 is chance: 0.23 is the excess."""
     counts = {"human": 2.42, "generated": 3.0, "published": 1.24, "chance_level": 1.01, "amplification": 0.23}

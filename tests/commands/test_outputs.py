@@ -41,14 +41,14 @@ def options(files: WorldFiles, run: Path, parts: str) -> list[object]:
 
 
 @pytest.mark.parametrize("command", FOLDERS)
-@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
 def test_a_folder_of_something_else_is_refused(
-    command: str, overwrite: list[str], finished_world: WorldFiles, finished_run: Path, tmp_path: Path
+    command: str, finished_world: WorldFiles, finished_run: Path, tmp_path: Path
 ) -> None:
+    """With --overwrite too: a run without it is tested in ``utils``."""
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_text("years of work", encoding="utf-8")
     given = options(finished_world, finished_run, FOLDERS[command])
-    line = refusal(*command.split(), *given, "--out", tmp_path / "thesis", *overwrite)
+    line = refusal(*command.split(), *given, "--out", tmp_path / "thesis", "--overwrite")
     assert f"--out {tmp_path / 'thesis'}: holds something that is no " in line
     assert [path.name for path in tmp_path.rglob("*")] == ["thesis", "thesis.tex"]
 

@@ -102,22 +102,3 @@ BY_READERS = "--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"
 def test_settings_that_nothing_reads(settings: dict[str, object], lines: list[str]) -> None:
     """What is as it is by default, and what another judge of the run reads, is none of them."""
     assert list(unread(make_config(GIVEN | settings, RunConfig))) == lines
-
-
-@pytest.mark.parametrize(
-    ("device", "precision", "judge", "told"),
-    [
-        ("cpu", "fp16", "lstm", ["--training precision=fp16 has no effect on a CPU: judges compute in float32"]),
-        ("cpu", "bf16", "lstm", []),
-        ("cuda", "fp16", "lstm", []),
-        ("cpu", "fp16", "linear", ["--training precision is not used by linear, but by "]),
-    ],
-)  # fmt: skip
-def test_half_precision_on_cpus(
-    device: str, precision: str, judge: str, told: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Accelerate trains in float32 there, whatever run.yaml says."""
-    monkeypatch.setattr("judge.commands.unread.computes_on", lambda: device)
-    found = list(unread(make_config(GIVEN | {"judge": judge, "precision": precision, "metrics": "lic"}, RunConfig)))
-    assert len(found) == len(told)
-    assert all(line.startswith(start) for line, start in zip(found, told, strict=True))
