@@ -104,7 +104,7 @@ def test_a_launch_that_starts_one_process_for_two_is_refused(
     assert not list(tmp_path.glob("out*"))
 
 
-SMALL: dict[str, Any] = {"scenes": 40, "size": 64, "measured": 1, "backbone": "resnet18", "batch": 8}
+SMALL: dict[str, Any] = {"scenes": 40, "size": 64, "measured": 1, "backbone": "resnet18"}
 
 
 @pytest.fixture(scope="module")
