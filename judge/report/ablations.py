@@ -10,11 +10,11 @@ from judge.masking.measured import DetectorRow
 from judge.measure import Result
 from judge.report.directory import REPORT
 from judge.report.figures import variants
-from judge.report.notes import hidden_things, summary_lines
+from judge.report.notes import alike, hidden_things, summary_lines
 from judge.report.page import make_plain_page
 from judge.report.render import escape
 from judge.report.sections import Section, brief_notes, latex_tables
-from judge.report.table import COUNT, NUMBER, SIGNED, TEXT, Table, grouped, table_of, write
+from judge.report.table import COUNT, NUMBER, SIGNED, TEXT, Table, table_of, write
 from judge.report.tables import Line, lines_of, write_interval
 from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import FEWEST, Agreement
@@ -135,8 +135,8 @@ def variant_notes(results: Mapping[str, Result]) -> list[str]:
 
 def shared_notes(notes: Mapping[str, Sequence[str]]) -> list[str]:
     """Every line once; where not all of ``notes`` have it, after the names of those that do."""
-    found = grouped((line, name) for name, lines in notes.items() for line in lines)
-    return [line if len(names) == len(notes) else f"{', '.join(names)}: {line}" for line, names in found.items()]
+    found = alike((name, line) for name, lines in notes.items() for line in lines)
+    return [line if names == ", ".join(notes) else f"{names}: {line}" for names, line in found]
 
 
 def files_of(
