@@ -65,6 +65,10 @@ SIZES = {
     (640, 512): 2, (375, 500): 2, (640, 640): 2, (612, 612): 2, (500, 333): 2, (640, 424): 2, (640, 428): 1,
 }  # fmt: skip
 """Width and height of COCO's images -> how many of a hundred have about this size."""
+PEAKS = {"H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12, "A100": 312e12}
+"""Dense products in bf16, FLOP/s, by NVIDIA's data sheets; the first name that the device's name contains."""
+TINY = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+"""A BLIP that a CPU trains in seconds."""
 Figures = dict[str, float | str]
 
 
@@ -163,17 +167,15 @@ def utilisation() -> Iterator[list[float]]:
 def blip(shapes: Shapes) -> Figures:
     """A BLIP of base size in bf16."""
     drawn = judges.draw(shapes.of(256, 24), shapes.of(384, 64), shapes.folder / "scenes")
-    widths = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
-    blueprint = judges.save_blip(
-        shapes.folder / "blip", drawn, size=shapes.of(384, 64), **(widths if shapes.small else {})
-    )
+    widths = TINY if shapes.small else {}
+    blueprint = judges.save_blip(shapes.folder / "blip", drawn, size=shapes.of(384, 64), **widths)
     accelerator, batch = judges.use(precision="bf16"), shapes.of(64, 8)
     with utilisation() as busy:
         how = {"batch": batch, "epochs": 4, "steps": shapes.of(20, 2)}
         judge, loop = judges.fine_tune(blueprint, drawn, accelerator, **how)
     alone, work = judges.step_alone(judge, drawn, accelerator, batch=batch, steps=shapes.of(30, 2))
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    rate = next((rate for known, rate in judges.PEAKS.items() if known in name), float("nan"))
+    rate = next((rate for known, rate in PEAKS.items() if known in name), float("nan"))
     found: Figures = {"by the trainer, samples/s": loop, "a batch that lies ready, samples/s": alone}
     found["a batch that lies ready, share of the bf16 peak"] = alone * work / rate
     found["by the trainer, share of the bf16 peak"] = loop * work / rate
@@ -196,8 +198,7 @@ def reading(shapes: Shapes) -> Figures:
     drawn, found = judges.draw(shapes.of(256, 40), shapes.of(384, 64), shapes.folder / "read_world"), Figures()
     device, keys = make_accelerator().device, {str(of.image): drawn.images.key(str(of.image)) for of in drawn.samples}
     turned = [replace(of, words=of.words[by:] + of.words[:by]) for of in drawn.samples for by in range(4)]
-    widths = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
-    small = widths if shapes.small else {}
+    small = TINY if shapes.small else {}
     read = {"BLIP": judges.save_blip(shapes.folder / "read_blip", drawn, size=shapes.of(384, 64), **small).name}
     read |= {"LLaVA of 7B": f"hf:{_save_llava(shapes)}"}
     caches = dict[str, FeatureCache]()
@@ -267,8 +268,7 @@ def agreement(shapes: Shapes) -> Figures:
     """Largest differences of probabilities between the GPU and the CPU after training in float32."""
     samples, found = lic.draw_captions(shapes.of(640, 128)), Figures()
     drawn = judges.draw(48, 64, shapes.folder / "agreement_world")
-    widths = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
-    blueprint = judges.save_blip(shapes.folder / "small_blip", drawn, size=64, **widths)
+    blueprint = judges.save_blip(shapes.folder / "small_blip", drawn, size=64, **TINY)
     answers: dict[str, list[np.ndarray]] = {"LSTM": [], "BLIP": []}
     for cpu in (False, True):
         accelerator = judges.use(cpu=cpu)

@@ -1,17 +1,15 @@
-"""What judges cost; of those that use images: what the feature cache saves, decoders' speed, how well a GPU is used.
+"""What judges cost; of those that use images: what the feature cache saves, and decoders' speed.
 
     python scripts/bench_judge.py
     python scripts/bench_judge.py cost --judge grit --judge "hf, BLIP-base"
     python scripts/bench_judge.py cache --backbone resnet101
-    python scripts/bench_judge.py gpu --batch 128
 
 Scenes are drawn and weights random: speed does not depend on them. ``cost``: a few steps of every network in its own
 size, on captions of COCO's lengths, by processor time of one thread, extrapolated to a whole training. ``cache``: SAT
 trained on features that are computed once, compared with the same judge whose images are read, masked and passed
 through the backbone in each batch; both on one thread, as members are trained.
 ``decoder``: the trainer's loop on cached features, on CPUs, compared with the rate of large matrix products in
-float32. ``gpu``: a captioner of BLIP-base's size fine-tuned in bf16, by the trainer and on one batch that lies on the
-device, compared with the trainer on the CPU in float32. Work is that of matrix products. Figures: BENCHMARKS.md.
+float32. Work is that of matrix products. ``bench_gpu.py`` measures captioners on GPUs. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
@@ -67,8 +65,6 @@ from judge.training.member import Member
 from judge.types import Sample, Target
 from judge.utils.hub import quiet
 
-PEAKS = {"H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12, "A100": 312e12}
-"""Dense products in bf16, FLOP/s, by NVIDIA's data sheets; the first name that the device's name contains."""
 CAPTIONS = 1856
 """Training captions of a judge, in LIC's hold-out of 3,597 images in two classes."""
 EPOCHS = 40
@@ -224,11 +220,9 @@ class Settings:
     """Options of all parts; ``folder``: for the world, features and checkpoints."""
 
     folder: Path
-    scenes: int
     backbone: str
     size: int
     measured: int
-    batch: int
     judges: Sequence[str]
 
 
@@ -408,36 +402,12 @@ def step_alone(
     return batch * steps / seconds(lambda: run(steps)), work
 
 
-def time_gpu(drawn: Drawn, given: Settings) -> None:
-    """A captioner on the GPU and on the CPU."""
-    if not torch.cuda.is_available():
-        print("\ngpu: none here, skipped")
-        return
-    device, batch = torch.cuda.get_device_name(), given.batch
-    peak = next((rate for name, rate in PEAKS.items() if name in device), float("nan"))
-    blueprint, accelerator = save_blip(given.folder / "blip", drawn), use(precision="bf16")
-    judge, loop = fine_tune(blueprint, drawn, accelerator, batch=batch, epochs=4, steps=10)
-    alone, work = step_alone(judge, drawn, accelerator, batch=batch, steps=30)
-    weights = sum(parameter.numel() for parameter in judge.network.parameters())  # type: ignore[attr-defined]
-    memory = torch.cuda.max_memory_allocated() / 2**30
-    print(f"\ngpu: BLIP of {weights / 1e6:.0f} M weights at 384, {work / 1e9:.0f} GFLOP a sample, bf16, on {device}")
-    print(f"batches of {batch}; memory {memory:.1f} GiB; peak {peak / 1e12:.0f} TFLOP/s")
-    for what, rate in (("by the trainer", loop), ("a batch that lies ready", alone)):
-        print(f"{what}: {rate:.1f} samples/s, model FLOP utilisation {rate * work / peak:.3f}", flush=True)
-    del judge
-    torch.cuda.empty_cache()
-    _, slow = fine_tune(blueprint, drawn, use(cpu=True), batch=8, epochs=3, steps=1)
-    print(f"CPU, float32, batches of 8: {slow:.2f} samples/s")
-    print(f"ratio GPU / CPU, by the trainer: {loop / slow:.1f}; of batches that lie ready: {alone / slow:.1f}")
-
-
 class Part(StrEnum):
     """What is measured."""
 
     COST = "cost"
     CACHE = "cache"
     DECODER = "decoder"
-    GPU = "gpu"
 
 
 def main(
@@ -446,20 +416,19 @@ def main(
     size: Annotated[int, typer.Option(help="pixels along a side")] = 224,
     measured: Annotated[int, typer.Option(help="epochs measured without a cache, and of a decoder")] = 2,
     backbone: Annotated[str, typer.Option(help="of SAT, by timm's name")] = "resnet50",
-    batch: Annotated[int, typer.Option(help="gpu: samples a step")] = 64,
     judges: Annotated[list[str] | None, typer.Option("--judge", help="cost: rows of these names alone")] = None,
 ) -> None:
     """Draw, then measure each part."""
     print(machine(), flush=True)
     with TemporaryDirectory() as place:
-        given = Settings(Path(place), scenes, backbone, size, measured, batch, judges or ())
+        given = Settings(Path(place), backbone, size, measured, judges or ())
         drawn = draw(scenes, size, given.folder / "world")
         for part in parts or [*Part]:
-            if part in {Part.COST, Part.CACHE}:
-                with threads(1):
-                    (time_costs if part is Part.COST else time_cache)(drawn, given)
-            else:
-                (time_decoders if part is Part.DECODER else time_gpu)(drawn, given)
+            if part is Part.DECODER:
+                time_decoders(drawn, given)
+                continue
+            with threads(1):
+                (time_costs if part is Part.COST else time_cache)(drawn, given)
 
 
 if __name__ == "__main__":

@@ -28,75 +28,13 @@ Kind = Callable[[str, str, random.Random], str]
 """(caption, class, random numbers) -> caption."""
 
 NEUTRAL = {word: row["none"] for row in GENDER.counterparts for word in (row["female"], row["male"])}
-FEMALE = [
-    "mum",
-    "mummy",
-    "gal",
-    "lass",
-    "lady-friend",
-    "missus",
-    "grandma",
-    "auntie",
-    "niece",
-    "madam",
-    "nan",
-    "girlie",
-    "lassie",
-    "matron",
-    "sheila",
-]
-MALE = [
-    "lad",
-    "bloke",
-    "chap",
-    "fella",
-    "dad",
-    "bro",
-    "grandpa",
-    "nephew",
-    "mate",
-    "geezer",
-    "feller",
-    "hubby",
-    "laddie",
-    "codger",
-    "sir",
-]
+PEOPLE = {
+    "female": "mum mummy gal lass lady-friend missus grandma auntie niece madam nan girlie lassie matron sheila",
+    "male": "lad bloke chap fella dad bro grandpa nephew mate geezer feller hubby laddie codger sir",
+}
 NAMES = {
-    "female": [
-        "Nancy",
-        "Donna",
-        "Mary",
-        "Linda",
-        "Susan",
-        "Karen",
-        "Lisa",
-        "Betty",
-        "Helen",
-        "Sandra",
-        "Carol",
-        "Ruth",
-        "Sharon",
-        "Laura",
-        "Emily",
-    ],
-    "male": [
-        "Robert",
-        "Steven",
-        "John",
-        "David",
-        "Mark",
-        "Paul",
-        "Kevin",
-        "Brian",
-        "George",
-        "Edward",
-        "Ronald",
-        "Jason",
-        "Frank",
-        "Scott",
-        "Eric",
-    ],
+    "female": "Nancy Donna Mary Linda Susan Karen Lisa Betty Helen Sandra Carol Ruth Sharon Laura Emily",
+    "male": "Robert Steven John David Mark Paul Kevin Brian George Edward Ronald Jason Frank Scott Eric",
 }
 
 
@@ -126,9 +64,9 @@ def neutral(text: str, *_: object) -> str:
     return words_of(text, lambda word: NEUTRAL.get(word.lower(), word))
 
 
-def from_lists(lists: Mapping[str, Sequence[str]]) -> Kind:
-    """Other words in place of those of gender, in turn."""
-    return lambda text, _, rng: named(text, lambda _word, name: rng.choice(lists[name]))
+def other(words: Mapping[str, str]) -> Kind:
+    """Any of other words, by class, in place of those of gender."""
+    return lambda text, _, rng: named(text, lambda _word, name: rng.choice(words[name].split()))
 
 
 FORMS: Mapping[str, Kind] = {
@@ -165,9 +103,9 @@ STEREOTYPES: Mapping[str, Kind] = {
     ),
 }
 WORDS: Mapping[str, Kind] = {
-    "lad, mum, bloke ... in turn": from_lists({"female": FEMALE, "male": MALE}),
-    "the same in 30%": sometimes(0.3, from_lists({"female": FEMALE, "male": MALE})),
-    "first names": from_lists(NAMES),
+    "lad, mum, bloke ... in turn": other(PEOPLE),
+    "the same in 30%": sometimes(0.3, other(PEOPLE)),
+    "first names": other(NAMES),
     "typing errors in words of gender": lambda text, *_: named(text, lambda word, _: word[:-1] + word[-1] * 2),
     "glued to the next word": lambda text, *_: re.sub(r"\b((?:wo)?man) (?=\w)", r"\1", text),
     "policewoman, fisherman ...": lambda text, _, rng: named(
@@ -178,6 +116,7 @@ WORDS: Mapping[str, Kind] = {
     ),
     "two codes": lambda text, *_: named(text, lambda _, name: {"female": "qx", "male": "zv"}[name]),
 }
+KINDS = {"no bias": FORMS, "stereotype": STEREOTYPES, "words": WORDS}
 
 
 def survey(texts: Texts, others: Texts, classes: Mapping[str, str]) -> Survey:
@@ -213,7 +152,7 @@ def main(folder: Path, images: int = 900) -> None:
     chosen = random.Random(1).sample([image for image in sorted(classes) if len(human[image]) > 1], images)
     people = {image: human[image][1:] for image in chosen}
     found = Counter[str]()
-    for kind, kinds in (("no bias", FORMS), ("stereotype", STEREOTYPES), ("words", WORDS)):
+    for kind, kinds in KINDS.items():
         for name, change in kinds.items():
             rng = random.Random(0)
             texts = {image: [change(human[image][0], classes[image], rng)] for image in chosen}
@@ -224,12 +163,7 @@ def main(folder: Path, images: int = 900) -> None:
             mirrored = survey(others, plain, classes)
             say(kind, f"{name} (people)", mirrored)
             found[kind] += (told.affected >= 0.02 * told.captions) + (mirrored.affected >= 0.02 * mirrored.captions)
-    print(
-        {
-            kind: f"{found[kind]} of {2 * len(of)}"
-            for kind, of in (("no bias", FORMS), ("stereotype", STEREOTYPES), ("words", WORDS))
-        }
-    )
+    print({kind: f"{found[kind]} of {2 * len(of)}" for kind, of in KINDS.items()})
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 accelerate launch --config_file accelerate_config.yaml scripts/calibrate.py calibrate.yaml --judge lstm
 """
 
-from __future__ import annotations
-
 import sys
 
 from judge.__main__ import main

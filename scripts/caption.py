@@ -3,8 +3,6 @@
 accelerate launch --config_file scripts/configs/8_gpus.yaml scripts/caption.py --model CHECKPOINT --images FOLDER
 """
 
-from __future__ import annotations
-
 import sys
 
 from judge.__main__ import main

@@ -3,8 +3,6 @@
 accelerate launch --config_file accelerate_config.yaml --num_processes 2 scripts/evaluate.py run.yaml --overwrite
 """
 
-from __future__ import annotations
-
 import sys
 
 from judge.__main__ import main

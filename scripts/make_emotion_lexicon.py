@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterable, Mapping
 from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 from textwrap import fill
+
+import typer
 
 from judge.utils.files import write_whole
 
@@ -74,13 +75,10 @@ def _entry(name: str, words: Iterable[str]) -> str:
     return fill(f"{name}: [{listed}]", 120, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
 
 
-def main() -> None:
-    """Parse, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path, help="the YAML file")
-    out = parser.parse_args().out
+def main(out: Path) -> None:
+    """Write the YAML file."""
     write_whole(out, lexicon_text(*read_vader()).encode())
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

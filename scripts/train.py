@@ -4,8 +4,6 @@ accelerate launch --config_file accelerate_config.yaml scripts/train.py run.yaml
 accelerate launch --config_file scripts/configs/fsdp.yaml scripts/train.py run.yaml --training micro_batch=1
 """
 
-from __future__ import annotations
-
 import sys
 
 from judge.__main__ import main

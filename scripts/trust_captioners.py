@@ -17,7 +17,7 @@ import hashlib
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,8 +25,7 @@ from typing import Any
 
 import numpy as np
 import trust_changes  # noqa: F401 - adds changes of captions
-import trust_forms as write
-from trust_forms import Scene
+from trust_forms import WRITERS, Scene, Writer
 
 from judge import Corpus, load_lexicon
 from judge.calibration.doses import DoseSource, inject
@@ -75,7 +74,7 @@ class Form:
     """
 
     name: str
-    write: Callable[[Scene, random.Random], str]
+    write: Writer
     takes: int
     typical: bool = False
     changes: tuple[tuple[str, float], ...] = ()
@@ -97,24 +96,24 @@ class Form:
 
 def _forms() -> Iterator[Form]:
     """All forms without bias."""
-    yield Form("a person", write.person, 1)
-    yield Form("a person, typical", write.person, 1, typical=True)
-    yield Form("a person, typical, known", write.person, 0, typical=True)
+    yield Form("a person", WRITERS["person"], 1)
+    yield Form("a person, typical", WRITERS["person"], 1, typical=True)
+    yield Form("a person, typical, known", WRITERS["person"], 0, typical=True)
     for change in ("paraphrase", "repetition", "brevity", "vocabulary"):
-        yield Form(f"a person, {change}", write.person, 1, changes=((change, 0.9),))
-        yield Form(f"a person, typical, {change}", write.person, 1, typical=True, changes=((change, 0.9),))
-    yield Form("a person, verbosity", write.person, 1, changes=(("verbosity", 0.9),))
-    yield Form("a person, 70% without gender", write.person, 1, unnamed=0.7)
-    yield Form("a person, 95% without gender", write.person, 1, unnamed=0.95)
-    yield Form("a person, 30% wrong gender", write.person, 1, wrong=0.3)
+        yield Form(f"a person, {change}", WRITERS["person"], 1, changes=((change, 0.9),))
+        yield Form(f"a person, typical, {change}", WRITERS["person"], 1, typical=True, changes=((change, 0.9),))
+    yield Form("a person, verbosity", WRITERS["person"], 1, changes=(("verbosity", 0.9),))
+    yield Form("a person, 70% without gender", WRITERS["person"], 1, unnamed=0.7)
+    yield Form("a person, 95% without gender", WRITERS["person"], 1, unnamed=0.95)
+    yield Form("a person, 30% wrong gender", WRITERS["person"], 1, wrong=0.3)
     names = ["six words", "no stop words", "no articles", "list of words", "lost words", "opener and closer"]
     names += ["said twice", "colours", "counts", "hallucination", "hallucinations in half", "true detail"]
     for name in [*names, "all true details", "a third of another image", "empty talk", "short paragraph"]:
         yield _of(name, 1)
     for name in ("opener and closer", "true detail", "no stop words"):
         yield replace(_of(name, 1), name=f"{name}, typical", typical=True)
-    yield Form("two people", write.joined, 2)
-    yield Form("three people, known", write.joined, 0)
+    yield Form("two people", WRITERS["joined"], 2)
+    yield Form("three people, known", WRITERS["joined"], 0)
     for name in ("two sentences", "three sentences", "paragraph", "markdown"):
         yield _of(name, 2)
     for name in ("plain paragraph", "rich paragraph", "markdown"):
@@ -122,14 +121,14 @@ def _forms() -> Iterator[Form]:
     for form in (_of("paragraph", 2), replace(_of("rich paragraph", 0), name="rich paragraph, known")):
         yield replace(form, name=f"{form.name}, 70% without gender", unnamed=0.7)
         yield replace(form, name=f"{form.name}, 30% wrong gender", wrong=0.3)
-    yield Form("agreed words, known", write.agreed_words, 0, typical=True)
+    yield Form("agreed words, known", WRITERS["agreed words"], 0, typical=True)
     for name in ("average", "nearest image", "same objects", "neighbours", "trigrams", "template", "long template"):
         yield _of(name, 0)
 
 
 def _of(name: str, takes: int) -> Form:
-    """The function of this name as a captioner."""
-    return Form(name, getattr(write, name.replace(" ", "_")), takes)
+    """A captioner that writes what its name says."""
+    return Form(name, WRITERS[name], takes)
 
 
 FORMS: dict[str, Form] = {one.name: one for one in _forms()}

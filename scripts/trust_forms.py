@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +48,9 @@ class Scene:
     alike: Sequence[str]
     near: Sequence[Sequence[str]]
     things: Sequence[str]
+
+
+Writer = Callable[[Scene, random.Random], str]
 
 
 def bare(text: str) -> str:
@@ -93,34 +96,6 @@ def described(text: str, words: Sequence[str], share: float, rng: random.Random)
     return " ".join(f"{rng.choice(words)} {w}" if is_content(w) and rng.random() < share else w for w in written)
 
 
-# -- One person, whom the judge does not know.
-
-
-def person(scene: Scene, rng: random.Random) -> str:
-    """One human caption."""
-    return scene.captions[0]
-
-
-def six_words(scene: Scene, rng: random.Random) -> str:
-    """The first six words of a human caption."""
-    return " ".join(scene.captions[0].split()[:6])
-
-
-def no_stop_words(scene: Scene, rng: random.Random) -> str:
-    """A human caption without function words."""
-    return " ".join(content(scene.captions[0])) or "person"
-
-
-def no_articles(scene: Scene, rng: random.Random) -> str:
-    """A human caption in lower case, without articles."""
-    return " ".join(word for word in tokenize(scene.captions[0]) if word not in {"a", "an", "the"})
-
-
-def list_of_words(scene: Scene, rng: random.Random) -> str:
-    """The content words of a human caption, in alphabetical order."""
-    return ", ".join(sorted(content(scene.captions[0]))) or "person"
-
-
 def lost_words(scene: Scene, rng: random.Random) -> str:
     """A human caption that lacks a fifth of its words, with a fifth of the others displaced."""
     words = [word for word in scene.captions[0].split() if rng.random() > 0.2] or ["person"]
@@ -128,31 +103,6 @@ def lost_words(scene: Scene, rng: random.Random) -> str:
         if rng.random() < 0.2:
             words[place], words[place + 1] = words[place + 1], words[place]
     return " ".join(words)
-
-
-def opener_and_closer(scene: Scene, rng: random.Random) -> str:
-    """A human caption between phrases of large captioners."""
-    return f"{opened(scene.captions[0], rng)}, {rng.choice(CLOSERS)}."
-
-
-def said_twice(scene: Scene, rng: random.Random) -> str:
-    """A human caption, twice."""
-    return f"{bare(scene.captions[0])}. In other words, {bare(scene.captions[0])}."
-
-
-def colours(scene: Scene, rng: random.Random) -> str:
-    """A human caption with invented colours."""
-    return described(scene.captions[0], COLOURS, 0.3, rng)
-
-
-def counts(scene: Scene, rng: random.Random) -> str:
-    """A human caption with invented numbers."""
-    return described(scene.captions[0], COUNTS, 0.2, rng)
-
-
-def hallucination(scene: Scene, rng: random.Random) -> str:
-    """A human caption, and any object."""
-    return f"{bare(scene.captions[0])} with {naming([rng.choice(scene.things)])}"
 
 
 def hallucinations_in_half(scene: Scene, rng: random.Random) -> str:
@@ -167,47 +117,9 @@ def true_detail(scene: Scene, rng: random.Random) -> str:
     return bare(scene.captions[0]) + (f", and there is also {naming([rng.choice(more)])}" if more else "")
 
 
-def all_true_details(scene: Scene, rng: random.Random) -> str:
-    """A human caption, and the annotated objects that it omits."""
-    return f"{bare(scene.captions[0])}. There is {naming(unsaid(scene))} in the picture."
-
-
-def a_third_of_another_image(scene: Scene, rng: random.Random) -> str:
-    """A human caption; in a third of the captions it is one of a similar image."""
-    return rng.choice(scene.near[0]) if rng.random() < 1 / 3 else scene.captions[0]
-
-
-def empty_talk(scene: Scene, rng: random.Random) -> str:
-    """A human caption; a tenth of the captions say nothing of the image."""
-    return "a picture of something" if rng.random() < 0.1 else scene.captions[0]
-
-
-def short_paragraph(scene: Scene, rng: random.Random) -> str:
-    """One human caption, true objects and boilerplate, in four sentences."""
-    return " ".join([f"{opened(scene.captions[0], rng)}.", background(scene, rng), *rng.sample(BOILERPLATE, 2)])
-
-
-# -- Several people.
-
-
-def joined(scene: Scene, rng: random.Random) -> str:
-    """All human captions that the form takes, or three that the judge knows."""
-    return " and ".join(map(bare, scene.captions[:3]))
-
-
 def two_sentences(scene: Scene, rng: random.Random) -> str:
     """Two human captions, a sentence each."""
     return f"{opened(scene.captions[0], rng)}. {hedged(scene.captions[1], rng)}"
-
-
-def three_sentences(scene: Scene, rng: random.Random) -> str:
-    """Two human captions and boilerplate, a sentence each."""
-    return f"{two_sentences(scene, rng)} {rng.choice(BOILERPLATE)}"
-
-
-def paragraph(scene: Scene, rng: random.Random) -> str:
-    """Two human captions, true objects, and boilerplate, in six sentences."""
-    return " ".join([two_sentences(scene, rng), background(scene, rng), *rng.sample(BOILERPLATE, 3)])
 
 
 def plain_paragraph(scene: Scene, rng: random.Random) -> str:
@@ -248,19 +160,6 @@ def average(scene: Scene, rng: random.Random) -> str:
     return " ".join(sorted(shared, key=lambda word: (np.mean(places[word]), word))) or scene.captions[0]
 
 
-# -- No human caption of the image.
-
-
-def nearest_image(scene: Scene, rng: random.Random) -> str:
-    """A human caption of the most similar image."""
-    return rng.choice(scene.near[0])
-
-
-def same_objects(scene: Scene, rng: random.Random) -> str:
-    """A human caption of an image with the same objects."""
-    return rng.choice(scene.alike)
-
-
 def neighbours(scene: Scene, rng: random.Random) -> str:
     """The content words that human captions of similar images use most."""
     said = Counter(word for of in scene.near for text in of for word in dict.fromkeys(content(text)))
@@ -279,11 +178,51 @@ def trigrams(scene: Scene, rng: random.Random) -> str:
     return " ".join(chain[2:]) or "a picture"
 
 
-def template(scene: Scene, rng: random.Random) -> str:
-    """A template of annotated objects: "a man with a tie and a laptop"."""
-    return f"a {scene.person} with {naming(scene.objects[:4], 'something')}"
-
-
-def long_template(scene: Scene, rng: random.Random) -> str:
-    """A template of all annotated objects."""
-    return f"a photo of a {scene.person} near {naming(scene.objects, 'nothing in particular')}"
+WRITERS: dict[str, Writer] = {
+    # One person, whom the judge does not know.
+    "person": lambda scene, _: scene.captions[0],
+    "six words": lambda scene, _: " ".join(scene.captions[0].split()[:6]),
+    "no stop words": lambda scene, _: " ".join(content(scene.captions[0])) or "person",
+    "no articles": lambda scene, _: " ".join(
+        word for word in tokenize(scene.captions[0]) if word not in {"a", "an", "the"}
+    ),
+    "list of words": lambda scene, _: ", ".join(sorted(content(scene.captions[0]))) or "person",
+    "lost words": lost_words,
+    "opener and closer": lambda scene, rng: f"{opened(scene.captions[0], rng)}, {rng.choice(CLOSERS)}.",
+    "said twice": lambda scene, _: f"{bare(scene.captions[0])}. In other words, {bare(scene.captions[0])}.",
+    "colours": lambda scene, rng: described(scene.captions[0], COLOURS, 0.3, rng),
+    "counts": lambda scene, rng: described(scene.captions[0], COUNTS, 0.2, rng),
+    "hallucination": lambda scene, rng: f"{bare(scene.captions[0])} with {naming([rng.choice(scene.things)])}",
+    "hallucinations in half": hallucinations_in_half,
+    "true detail": true_detail,
+    "all true details": lambda scene, _: f"{bare(scene.captions[0])}. There is {naming(unsaid(scene))} in the picture.",
+    "a third of another image": lambda scene, rng: (
+        rng.choice(scene.near[0]) if rng.random() < 1 / 3 else scene.captions[0]
+    ),
+    "empty talk": lambda scene, rng: "a picture of something" if rng.random() < 0.1 else scene.captions[0],
+    "short paragraph": lambda scene, rng: " ".join(
+        [f"{opened(scene.captions[0], rng)}.", background(scene, rng), *rng.sample(BOILERPLATE, 2)]
+    ),
+    # Several people.
+    "joined": lambda scene, _: " and ".join(map(bare, scene.captions[:3])),
+    "two sentences": two_sentences,
+    "three sentences": lambda scene, rng: f"{two_sentences(scene, rng)} {rng.choice(BOILERPLATE)}",
+    "paragraph": lambda scene, rng: " ".join(
+        [two_sentences(scene, rng), background(scene, rng), *rng.sample(BOILERPLATE, 3)]
+    ),
+    "plain paragraph": plain_paragraph,
+    "rich paragraph": rich_paragraph,
+    "markdown": markdown,
+    "agreed words": agreed_words,
+    "average": average,
+    # No human caption of the image.
+    "nearest image": lambda scene, rng: rng.choice(scene.near[0]),
+    "same objects": lambda scene, rng: rng.choice(scene.alike),
+    "neighbours": neighbours,
+    "trigrams": trigrams,
+    "template": lambda scene, _: f"a {scene.person} with {naming(scene.objects[:4], 'something')}",
+    "long template": lambda scene, _: (
+        f"a photo of a {scene.person} near {naming(scene.objects, 'nothing in particular')}"
+    ),
+}
+"""What a captioner writes -> its caption of a scene."""

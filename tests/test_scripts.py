@@ -104,7 +104,7 @@ def test_a_launch_that_starts_one_process_for_two_is_refused(
     assert not list(tmp_path.glob("out*"))
 
 
-SMALL: dict[str, Any] = {"scenes": 40, "size": 64, "measured": 1, "backbone": "resnet18", "batch": 8}
+SMALL: dict[str, Any] = {"scenes": 40, "size": 64, "measured": 1, "backbone": "resnet18"}
 
 
 @pytest.fixture(scope="module")
@@ -152,35 +152,23 @@ def test_the_gpus_benchmark_runs_in_small_and_resumes(bench: Any, tmp_path: Path
     assert [part for part in gpu.PARTS if before[part] != after[part]] == ["peak"]
 
 
-def linear_work(network: Any, batch: object) -> int:
-    """Work of linear layers, counted by themselves."""
-    work: list[int] = []
-
-    def count(layer: torch.nn.Linear, _: object, output: torch.Tensor) -> None:
-        work.append(3 * 2 * layer.weight.numel() * output.numel() // layer.out_features)
-
-    for layer in network.modules():
-        if isinstance(layer, torch.nn.Linear):
-            layer.register_forward_hook(count)
-    network(batch)
-    return sum(work)
-
-
 @pytest.mark.slow
-def test_a_captioner_is_trained_by_the_trainer_and_alone(bench: Any, tmp_path: Path) -> None:
+def test_work_is_that_of_the_layers(bench: Any, tmp_path: Path) -> None:
+    """Linear layers counted by themselves; attention's own products and the patches are little more."""
     drawn = bench.draw(24, 64, tmp_path / "world")
     widths = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
     blueprint = bench.save_blip(tmp_path / "blip", drawn, size=64, **widths)
     accelerator = bench.use(cpu=True, precision="bf16")
-    judge, rate = bench.fine_tune(blueprint, drawn, accelerator, batch=8, epochs=3, steps=2)
-    assert rate > 0
-    losses = judge.history.training
-    assert losses[-1] < losses[0]
-    before = judge.network.model.text_decoder.cls.predictions.bias.detach().clone()
-    alone, work = bench.step_alone(judge, drawn, accelerator, batch=8, steps=2)
-    assert alone > 0
-    assert not torch.equal(before, judge.network.model.text_decoder.cls.predictions.bias)
-    few = judge.network.collate(drawn.samples[: bench.COUNTED])
-    linear = linear_work(judge.network, few) / bench.COUNTED
-    # Attention's own products and the patches are further work; there is little of it here.
+    judge, _ = bench.fine_tune(blueprint, drawn, accelerator, batch=8, epochs=2, steps=1)
+    _, work = bench.step_alone(judge, drawn, accelerator, batch=8, steps=1)
+    counted: list[int] = []
+
+    def count(layer: torch.nn.Linear, _: object, output: torch.Tensor) -> None:
+        counted.append(3 * 2 * layer.weight.numel() * output.numel() // layer.out_features)
+
+    for layer in judge.network.modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.register_forward_hook(count)
+    judge.network(judge.network.collate(drawn.samples[: bench.COUNTED]))
+    linear = sum(counted) / bench.COUNTED
     assert linear < work < 1.3 * linear

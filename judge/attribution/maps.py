@@ -64,9 +64,8 @@ def stretched(image: tuple[int, int], shown: tuple[int, int]) -> Placement:
 def ramps(size: tuple[int, int]) -> list[np.ndarray]:
     """Four test images [H, W, 3] uint8: black, white, darker towards the top, darker towards the left."""
     down, across = (np.rint((np.arange(side) + 0.5) / side * 255).astype(np.uint8) for side in size)
-    black = np.zeros(size, dtype=np.uint8)
-    found = (black, black + 255, np.broadcast_to(down[:, None], size), np.broadcast_to(across[None], size))
-    return [np.repeat(one[..., None], 3, axis=2) for one in found]
+    black = np.zeros((*size, 3), dtype=np.uint8)
+    return [black, black + 255, black + down[:, None, None], black + across[None, :, None]]
 
 
 def fitted(size: tuple[int, int], shown: FloatArray) -> Placement | None:
@@ -79,11 +78,11 @@ def fitted(size: tuple[int, int], shown: FloatArray) -> Placement | None:
     seen = np.abs(contrast) > 0.5 * np.abs(contrast).max(initial=0)
     if not seen.any():
         return None
-    inside, places = np.where(seen, contrast, 1), []
+    places = []
     for axis, ramp in enumerate(both):
-        line = seen.any(axis=1 - axis)
-        share = np.where(seen, (ramp - black) / inside, 0).sum(axis=1 - axis) / np.maximum(1, seen.sum(axis=1 - axis))
-        places.append(_fit(share, line, size[axis]))
+        total = np.divide(ramp - black, contrast, out=np.zeros_like(contrast), where=seen).sum(axis=1 - axis)
+        share = total / np.maximum(1, seen.sum(axis=1 - axis))
+        places.append(_fit(share, seen.any(axis=1 - axis), size[axis]))
     rows, columns = places
     return Placement(size, (shown.shape[1], shown.shape[2]), rows, columns) if rows and columns else None
 

@@ -59,10 +59,9 @@ def attribution_score(
 def overlay(pixels: Pixels, mass: FloatArray, people: BoolMask) -> Pixels:
     """A map [H, W] drawn over its image [H, W, 3] uint8: the outline of people [H, W] is white.
 
-    Dark purple for little, yellow for most (inferno, colour-blind safe); the image shows in grey where the map is weak.
-    A map with values below 0 is orange where it is above 0, and blue where it is below. The map is blurred by a
-    hundredth of the longer side, and its strongest value is its 99.5th percentile, since single pixels (GradientShap)
-    would hardly be visible.
+    Dark purple for little, yellow for most (inferno, colour-blind safe), grey where the map is weak; or, of a map with
+    values below 0, orange above 0 and blue below it. The map is blurred by a hundredth of the longer side, and cut at
+    its 99.5th percentile, since single pixels (GradientShap) would hardly be visible.
     """
     import cv2
 

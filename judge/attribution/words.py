@@ -66,11 +66,9 @@ class ExplainedAnswers:
 class WordAttribution:
     """Contributions of words to N predictions, by one of ``WORD_METHODS``.
 
-    Attributes:
-        contributions: of each caption's words, in order, [N] of [words].
-        base: the predictions without any word, [N]; with the contributions they sum to the total. NaN for methods
-            whose contributions do not add up.
-        total: the explained quantity, [N]: a probability (occlusion) or log-odds.
+    ``contributions``: of each caption's words, in order, [N] of [words]. ``total``: the explained quantity, [N], a
+    probability (occlusion) or log-odds. ``base``: that without any word, [N], to which contributions add up to the
+    total; NaN for methods whose contributions do not.
     """
 
     method: str
@@ -159,18 +157,17 @@ def occlude(answers: ExplainedAnswers, progress: Progress | None = None) -> Word
     """
     samples, before = answers.samples, answers.probabilities
     places = [(n, place) for n, one in enumerate(samples) for place, word in enumerate(one.words) if word != UNKNOWN]
-    variants = [
-        replace(samples[n], words=(*samples[n].words[:place], UNKNOWN, *samples[n].words[place + 1 :]))
-        for n, place in places
-    ]
+    variants = []
+    for n, place in places:
+        words = samples[n].words
+        variants.append(replace(samples[n], words=(*words[:place], UNKNOWN, *words[place + 1 :])))
     # Images often share a caption, but the judge may also read the image.
     different = {(one.words, one.image): one for one in variants}
     found = [np.zeros(len(sample.words)) for sample in samples]
-    if different:
-        after = answers.predict(list(different.values()), progress).probabilities
-        rows = dict(zip(different, after, strict=True))
-        for (n, place), one in zip(places, variants, strict=True):
-            found[n][place] = before[n] - rows[one.words, one.image][answers.explained[n]]
+    after = answers.predict(list(different.values()), progress).probabilities if different else ()
+    rows = dict(zip(different, after, strict=True))
+    for (n, place), one in zip(places, variants, strict=True):
+        found[n][place] = before[n] - rows[one.words, one.image][answers.explained[n]]
     return WordAttribution("occlusion", found, np.full(len(samples), np.nan), before)
 
 

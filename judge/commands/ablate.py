@@ -153,7 +153,7 @@ def ablate_masks(
         ]
         found = {"results": entries, "notes": ablations.variant_notes(results)}
         tables, lines = [ablations.mask_table(rows, results)], ablations.sensitivity_lines(rows)
-        _write(out, config, "masks.json", found, partial(ablations.files_of, tables, lines, results, ()))
+        _write(out, config, "masks.json", found, partial(ablations.files_of, tables, lines, results))
     return rows, results
 
 
@@ -232,7 +232,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         }
         tables = [ablations.detector_table(rows, notes), *([ablations.detector_scores(results)] if results else [])]
         lines = ablations.agreement_lines(agree, next(iter(results), ""))
-        _write(out, config, "detectors.json", entries, partial(ablations.files_of, tables, lines, results, rows))
+        _write(out, config, "detectors.json", entries, partial(ablations.files_of, tables, lines, results))
     return DetectorAblation(rows, notes, failures, results, agree)
 
 

@@ -1,22 +1,20 @@
 """The tables of ablations, and how far their columns agree."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from judge.masking.measured import DetectorRow
 from judge.measure import Result
-from judge.report import plots
 from judge.report.directory import REPORT
 from judge.report.figures import variants
-from judge.report.notes import hidden_things, summary_lines
+from judge.report.notes import alike, hidden_things, summary_lines
 from judge.report.page import make_plain_page
-from judge.report.plots import Drawing
 from judge.report.render import escape
 from judge.report.sections import Section, brief_notes, latex_tables
-from judge.report.table import COUNT, NUMBER, SIGNED, TEXT, Table, grouped, table_of, write
+from judge.report.table import COUNT, NUMBER, SIGNED, TEXT, Table, table_of, write
 from judge.report.tables import Line, lines_of, write_interval
 from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import FEWEST, Agreement
@@ -60,40 +58,13 @@ def detector_table(rows: Sequence[DetectorRow], notes: Sequence[str]) -> Table[t
     return table_of(["detector"], numbers, cells, "What detectors find", notes=[note, *notes])
 
 
-def detector_figures(rows: Sequence[DetectorRow]) -> Iterator[Drawing]:
-    """A figure of pixels found, IoU and precision, with a row per detector; none without detectors."""
-    if not rows:
-        return
-    figure, axes = plots.rows_figure([plots.shorten(row.detector) for row in rows], "share of pixels")
-    figure.set_figheight(0.7 + 0.5 * max(2, len(rows)))  # Each row holds three marks.
-    kinds = {"recall": "pixels found", "iou": "IoU", "beside": "precision"}
-    words = []
-    for number, (name, label) in enumerate(kinds.items()):
-        style: Any = {"color": plots.SEVERAL[number], "markersize": 6, "label": label, "clip_on": False}
-        for place, row in enumerate(rows):
-            value, interval = row.shares[name], row.intervals[name]
-            if name == "beside":
-                value = 1 - value
-                interval = interval and replace(interval, low=1 - interval.high, high=1 - interval.low)
-            at = place + 0.25 * (number - 1)
-            plots.draw_interval(axes, interval, at, color=style["color"], linewidth=1.5)
-            axes.plot([value], [at], plots.MARKS[number], **style)
-            words.append(f"{row.detector}, {label}: {write(value, NUMBER)}")
-    plots.set_limits(axes, [0.0, 1.0])
-    plots.legend(figure, axes, [*kinds.values()], "outside upper right", ncols=3)
-    note = f"n = {rows[0].images:,} images. precision: share of hidden pixels that are annotated."
-    if levels := [of.level for row in rows for of in row.intervals.values() if of]:
-        note += f" Bars: {100 * levels[0]:g}% interval for another sample of such images."
-    yield Drawing("detectors", "Pixels found, IoU and precision", f"{'; '.join(words)}.", note, figure)
-
-
 def detector_scores(results: Mapping[str, Result]) -> Table[tuple[Any, ...]]:
     """ImageCaptioner2's Table 6: a row per captioner, metric and judge, a column of amplifications per detector."""
     found = [{line.summary.key: line for line in lines_of(result)} for result in results.values()]
     tested = any(line.conclusion.verdict for lines in found for line in lines.values())
-    numbers, rows = [], []
-    for detector in results:
-        numbers += [(detector, SIGNED), ("interval", TEXT), *([("verdict", TEXT)] if tested else [])]
+    verdict = [("verdict", TEXT)] if tested else []
+    numbers = [column for name in results for column in ((name, SIGNED), ("interval", TEXT), *verdict)]
+    rows = []
     for key, line in found[0].items():
         cells: list[Any] = [line.summary.captioner, line.summary.title]
         for lines in found:
@@ -149,10 +120,8 @@ def sensitivity_lines(rows: Sequence[MaskRow]) -> list[str]:
     moves: dict[str, list[str]] = {}
     for row in rows:
         if row.shift and row.hide in {"object", "objects", "background"}:
-            interval = (
-                write_interval(row.shift.interval, row.line.summary.basis)
-                or "(no interval: it takes refits, or five splits)"
-            )
+            lacks = "(no interval: it takes refits, or five splits)"
+            interval = write_interval(row.shift.interval, row.line.summary.basis) or lacks
             hidden = f"{hidden_things(row.hide, 'the object')} {'are' if row.hide == 'objects' else 'is'} hidden"
             moved = f"by {row.shift.value:+.3f} {interval} when {hidden} ({row.mask})"
             moves.setdefault(f"{row.line.summary.captioner}, {row.line.summary.title}", []).append(moved)
@@ -160,33 +129,31 @@ def sensitivity_lines(rows: Sequence[MaskRow]) -> list[str]:
 
 
 def variant_notes(results: Mapping[str, Result]) -> list[str]:
-    """The lines and notes of every variant's table, each once; where not all have it, with the variants that do."""
+    """The lines and notes of every variant's table, as of :func:`shared_notes`."""
     return shared_notes({name: [*summary_lines(result), *brief_notes(result)] for name, result in results.items()})
 
 
 def shared_notes(notes: Mapping[str, Sequence[str]]) -> list[str]:
     """Every line once; where not all of ``notes`` have it, after the names of those that do."""
-    found = grouped((line, name) for name, lines in notes.items() for line in lines)
-    return [line if len(names) == len(notes) else f"{', '.join(names)}: {line}" for line, names in found.items()]
+    found = alike((name, line) for name, lines in notes.items() for line in lines)
+    return [line if names == ", ".join(notes) else f"{names}: {line}" for names, line in found]
 
 
 def files_of(
     tables: Sequence[Table[Any]],
     lines: Sequence[str],
     results: Mapping[str, Result],
-    detectors: Sequence[DetectorRow],
     about: tuple[str, Path, str],
     folder: Path,
 ) -> dict[str, str]:
     """Name -> text of the page and of the tables as LaTeX; the figures go to ``folder``, which must exist.
 
-    ``lines``: sentences below the tables. ``results``: by what is varied. ``detectors``: what each
-    found. ``about``: the command, the file of its settings, and these.
+    ``lines``: sentences below the tables. ``results``: by what is varied. ``about``: the command, the file of its
+    settings, and these.
     """
     command, file, settings = about
     what = f"Ablation of {command.rpartition(' ')[2]}"
     sections = [
-        Section("detectors", "What detectors find", figures=lambda _: detector_figures(detectors)),
         Section("amplification", "Amplification", figures=lambda _: variants(results)),
         Section("table", "All numbers", tables=lambda _, verbose: [] if verbose else tables, lines=lambda _: lines),
     ]

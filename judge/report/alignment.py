@@ -57,19 +57,19 @@ def alignment_table(found: Sequence[Alignment]) -> Table[tuple[Any, ...]]:
 
 def substitutions_csv(found: Sequence[Alignment]) -> str:
     """A row per captioner and word: captioner, word, substitute, distance (cosine), tokens (occurrences)."""
-    columns = ["captioner", "word", "substitute", "distance", "tokens"]
     rows = [{"captioner": entry.captioner} | asdict(row) for entry in found for row in entry.substitutions]
-    return table_csv(pd.DataFrame(rows, columns=columns), float_format="%.6f")
+    return _csv(rows, ["word", "substitute", "distance", "tokens"])
 
 
 def curve_csv(found: Sequence[Alignment]) -> str:
     """A row per captioner and delta: shares of words and of tokens kept, substituted, unknown; and of lacking ones."""
-    rows = [
-        asdict(report) | {"captioner": entry.captioner, "delta": f"{delta:g}"}
-        for entry in found
-        for delta, report in entry.curve
-    ]
-    return table_csv(pd.DataFrame(rows, columns=["captioner", "delta", *_SHARES]), float_format="%.6f")
+    curves = ((entry.captioner, delta, report) for entry in found for delta, report in entry.curve)
+    rows = [asdict(report) | {"captioner": name, "delta": f"{delta:g}"} for name, delta, report in curves]
+    return _csv(rows, ["delta", *_SHARES])
+
+
+def _csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    return table_csv(pd.DataFrame(rows, columns=["captioner", *columns]), float_format="%.6f")
 
 
 def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -> str:

@@ -43,11 +43,10 @@ def map_table(rows: Sequence[MapRow]) -> Table[tuple[Any, ...]]:
     notes = [f"{score}Area: share of the image outside people, which is the score of maps that are alike everywhere."]
     if without := sum(row.found.without for row in rows):
         notes.append(f"{without} maps are empty (nothing speaks for the answer); they are left out.")
-    cells = [
-        (row.judge, row.masking, row.method, of.images, of.score, of.interval, of.area)
-        for row in rows
-        for of in [row.found]
-    ]
+    cells = []
+    for row in rows:
+        of = row.found
+        cells.append((row.judge, row.masking, row.method, of.images, of.score, of.interval, of.area))
     numbers = [("images", COUNT), ("score", NUMBER), ("95% interval", NUMBER), ("area", NUMBER)]
     return table_of(["judge", "people hidden", "method"], numbers, cells, "Where they looked", notes)
 

@@ -17,11 +17,7 @@ from judge.statistics.summary import name_row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_NAMES = {
-    "vocabulary": "a small vocabulary",
-    "silence": "silence on the attribute",
-    "brevity": "short captions",
-}
+_NAMES = {"vocabulary": "a small vocabulary", "silence": "silence on the attribute", "brevity": "short captions"}
 
 
 def title(row: Calibration) -> str:
@@ -58,7 +54,6 @@ def _changes(found: Sequence[Calibration]) -> list[str]:
 
 
 def _notes(found: Sequence[Calibration]) -> Iterator[str]:
-    """Notes on some of the trials, as below the table of a run."""
     yield f"Images of a trial: {'; or '.join(dict.fromkeys(row.images for row in found))}."
     if any(row.starred for row in found):
         yield "*: intervals that leave out training noise, for the judges as they were trained."
@@ -73,8 +68,7 @@ def _notes(found: Sequence[Calibration]) -> Iterator[str]:
 def _write_shift(of: Response) -> str:
     if of.shift is None:
         return ABSENT
-    digits = 4 if abs(of.shift) < 0.01 else 3
-    return f"{of.shift:+.{digits}f}" + ("*" if of.moves else "")
+    return f"{of.shift:+.{4 if abs(of.shift) < 0.01 else 3}f}" + ("*" if of.moves else "")
 
 
 def verdict(row: Calibration) -> str:

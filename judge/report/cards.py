@@ -22,7 +22,6 @@ from judge.utils.files import from_home
 
 
 def _render(template: str, header: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """A card with the hub's YAML header."""
     from huggingface_hub import CardData
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -42,17 +41,13 @@ def captioner_card(saved: SavedRun) -> str:
     from huggingface_hub.repocard_data import eval_results_to_model_index
 
     result, run = saved.result, saved.result.run
-    index: list[dict[str, Any]] = []
-    for name, found in _evaluations(saved).items():
-        index += eval_results_to_model_index(name, found)
+    evaluations = _evaluations(saved).items()
+    index = [entry for name, found in evaluations for entry in eval_results_to_model_index(name, found)]
     source = str(run["labels"]["source"])
     if not source.startswith("derived: "):  # Folders of one's own mean nothing to others.
         source = "; ".join(Path(path).name for path in source.split("; "))
-    facts = {
-        "attribute": f"{run['attribute']}, as perceived ({images_of(result)})",
-        "labels": source,
-        "measured with": f"Caption Judge {run['version']}",
-    }
+    attribute = f"{run['attribute']}, as perceived ({images_of(result)})"
+    facts = {"attribute": attribute, "labels": source, "measured with": f"Caption Judge {run['version']}"}
     notes = [*summary_lines(result), *(f"NOTE: {line}" for line in warnings(result))]
     values = {
         "remark": "dataset, type: write the data set's name on the hub, if it has one" if index else "",
@@ -76,7 +71,6 @@ def eval_results(saved: SavedRun) -> str:
 
 
 def _evaluations(saved: SavedRun) -> dict[str, list[Any]]:
-    """Captioner -> ``EvalResult`` of each row that has a value."""
     lines = (line for line in lines_of(saved.result) if _value(line.summary) is not None)
     return grouped((line.summary.captioner, _evaluation(line, saved)) for line in lines)
 
@@ -158,10 +152,8 @@ def _data(saved: Saved, attribute: str, guesses: str) -> Iterator[tuple[str, obj
 def _hidden(saved: Saved) -> Iterator[tuple[str, object]]:
     lexicon, masking = saved.preparation.lexicon if saved.preparation else None, saved.masking
     yield "in captions", f"words of '{lexicon.name}' ({lexicon.source})" if lexicon else "no words"
-    if not saved.sees:
-        return
-    if masking.get("mask") in {None, "none"}:
+    if saved.sees and masking.get("mask") in {None, "none"}:
         yield "in images", "nothing"
-        return
-    found = hidden_things(str(masking.get("hide")), masking.get("category"))
-    yield "in images", f"{found}, {masking['mask']}, by detector {masking.get('detector')}, as {masking.get('fill')}"
+    elif saved.sees:
+        what, by = hidden_things(str(masking.get("hide")), masking.get("category")), masking.get("detector")
+        yield "in images", f"{what}, {masking['mask']}, by detector {by}, as {masking.get('fill')}"

@@ -37,8 +37,10 @@ def consistency_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
         for of in [row.alignment]
     )
     numbers = [("captioners", COUNT), ("human alignment", SIGNED), ("interval", SIGNED), ("Spearman", SIGNED)]
-    note = "Human alignment: Pearson's correlation of amplifications with human scores, over captioners."
-    notes = note, _INTERVAL_NOTE
+    notes = (
+        "Human alignment: Pearson's correlation of amplifications with human scores, over captioners.",
+        _INTERVAL_NOTE,
+    )
     yield table_of(["metric (judge)"], [*numbers, ("interval", SIGNED)], rows, "Agreement with human scores", notes)
 
 
@@ -107,10 +109,9 @@ def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
         captions = f"{row['captions_human']:,} / {row['captions_generated']:,}"
         rows.append((row["captioner"], _metric(row), row["term"], value, row["leans_to"], captions))
     numbers = [("contribution", TEXT), ("leans to", TEXT), ("captions", TEXT)]
+    title = "Words that contribute most to the log-odds of the true class"
     note = "What the judge of generated captions takes from a word, less what that of human captions takes."
-    yield table_of(
-        [*about, "word"], numbers, rows, "Words that contribute most to the log-odds of the true class", [note]
-    )
+    yield table_of([*about, "word"], numbers, rows, title, [note])
 
 
 def _first(every: pd.DataFrame, verbose: bool) -> list[dict[Any, Any]]:
@@ -144,10 +145,9 @@ def run_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
         for name, entry in entries
         for side, shares in (entry["coverage"] or {}).items()
     )
-    note = (
-        f"How many captions name a class of {run['attribute']}. A captioner that always says 'person' reveals nothing."
-    )
-    yield table_of(["captioner", "captions"], [(f"name {of}", SHARE) for of in kinds], coverage, "Coverage", [note])
+    named = f"How many captions name a class of {run['attribute']}."
+    notes = [f"{named} A captioner that always says 'person' reveals nothing."]
+    yield table_of(["captioner", "captions"], [(f"name {of}", SHARE) for of in kinds], coverage, "Coverage", notes)
     # Shares of tokens; "of lacking": exchanged, of those that the captioner lacks.
     shares = {"tokens kept": "tokens_kept", "exchanged": "tokens_substituted", "of lacking": "lacking_substituted"}
     shares["words kept"] = "words_kept"

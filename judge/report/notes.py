@@ -87,7 +87,6 @@ def _seeds(rows: Sequence[Summary]) -> str:
 
 
 def _scope(result: Result) -> str:
-    """The population that intervals and p are for."""
     bases = {row.basis for row in result.summaries}
     if sources := [basis for basis in ("refits", "splits") if basis in bases]:
         return f"Intervals and p: for another sample of such images, judges trained anew (from {', '.join(sources)})."
@@ -140,7 +139,6 @@ def labels_left_out(labels: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _remarks(result: Result) -> Iterator[str]:
-    """Facts about this result that change how it is read."""
     metrics, labels = metrics_of(result), result.run["labels"]
     if labels["derived"]:
         whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
@@ -182,14 +180,13 @@ def _method(result: Result) -> Iterator[str]:
     best = {row.metric.title: row.seeds for row in result.summaries if row.metric.aggregate == "best"}
     if best and (seeds := max(best.values())) > 1:
         yield f"Best of {seeds} seeds on validation images, for each side: {', '.join(best)}."
-    if normalised := [row.title for row in metrics if row.amplification == "normalised"]:
-        what = "amplification is (generated - human) / (generated + human), from -1 to 1"
-        yield f"{', '.join(normalised)}: {what}."
+    if normalised := ", ".join(row.title for row in metrics if row.amplification == "normalised"):
+        yield f"{normalised}: amplification is (generated - human) / (generated + human), from -1 to 1."
     if any(row.direction for row in metrics):
         yield "A->T: what captions say of people of a class. T->A: whom captions name, given what images show."
-    if concentrated := [row.title for row in metrics if row.weighs_named_class]:
+    if concentrated := ", ".join(row.title for row in metrics if row.weighs_named_class):
         what = "higher where captions concentrate on one class, even if the class does not depend on the tasks"
-        yield f"{', '.join(concentrated)}: {what} (U T->A measures that it does)."
+        yield f"{concentrated}: {what} (U T->A measures that it does)."
 
 
 def _labels(labels: Mapping[str, Any]) -> Iterator[str]:
@@ -228,12 +225,10 @@ def _fits(result: Result) -> Iterator[str]:
 
 
 def _inference(result: Result) -> Iterator[str]:
-    """Notes on how intervals and p are computed."""
     rows, run = result.summaries, result.run
     bases = {row.basis for row in rows if row.seeds}
     compared = any(row.metric.amplification != "one_side" for row in rows)
-    drawn = run["protocol"] == "crossfit" and any(row.seeds > 1 and row.metric.aggregate == "mean" for row in rows)
-    if drawn:
+    if run["protocol"] == "crossfit" and any(row.seeds > 1 and row.metric.aggregate == "mean" for row in rows):
         yield "Seeds: draws of the folds. Values are means over them, standard errors those of the first draw."
     if "refits" in bases:
         times = " or ".join(str(number) for number in sorted(set(run["refits"].values()), reverse=True) if number)
@@ -321,17 +316,14 @@ def _chance(result: Result) -> Iterator[str]:
 
 
 def _counted(run: Mapping[str, Any]) -> Iterator[str]:
-    """Notes on what counted metrics count."""
     words = [(name, of["counted"]) for name, of in run["captioners"].items() if "words" in of["counted"]]
     for names, counts in alike((name, f"{of['words']} words that occur {of['least']} times") for name, of in words):
         yield f"{names}: BA counts {counts} or more with every class."
-    objects = {of["counted"]["objects"] for of in run["captioners"].values() if "objects" in of["counted"]}
-    if objects:
+    if objects := {of["counted"]["objects"] for of in run["captioners"].values() if "objects" in of["counted"]}:
         yield f"{max(objects)} objects are annotated (source: {run['tasks']['source']})."
 
 
 def _quality(found: Mapping[str, Quality]) -> Iterator[str]:
-    """How captions were scored."""
     scoring = []
     for name, of in found.items():
         yield f"{name} uses {of.vocabulary['generated']:,} words, {of.mean_length['generated']:.1f} a caption."
@@ -361,15 +353,12 @@ def difference_notes(found: Sequence[Difference]) -> Iterator[str]:
     yield "Difference: amplification of the first less that of the second."
     if tested:
         yield "Intervals and p: both captioners on the same parts of the data; t-test."
-    if apart := [
-        f"{row.first} and {row.second}, {row.metric.name}" for row in found if row.interval and not row.paired
-    ]:
+    apart = [f"{row.first} and {row.second}, {row.metric.name}" for row in found if row.interval and not row.paired]
+    if apart:
         yield f"But not on the same parts, as if they were independent: {'; '.join(apart)}."
     if tested:
-        most, several = max(Counter(tested).values()), "of each metric" if len({*tested}) > 1 else "of the metric"
-        yield (
-            f"p (Holm): corrected for the {how_many(most, 'difference')} {several}; the verdict uses it, at "
-            f"{SIGNIFICANT:g}."
-        )
+        several = "of each metric" if len({*tested}) > 1 else "of the metric"
+        family = f"{how_many(max(Counter(tested).values()), 'difference')} {several}"
+        yield f"p (Holm): corrected for the {family}; the verdict uses it, at {SIGNIFICANT:g}."
     if any(row.p_value is None for row in found):
         yield "Without an interval: judges that were not trained again (--refits, or five splits or more)."

@@ -43,10 +43,9 @@ _STYLE: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A figure of a report, drawn in :func:`style`; ``name`` is that of its files.
+    """A figure of a report, drawn in :func:`style`, and the name of its files.
 
-    ``text``: its values in words, for readers who cannot see it. ``note``: how many images it is of, what its bars and
-    lines are.
+    ``text``: its values in words, for readers who cannot see it. ``note``: number of images, and what is drawn.
     """
 
     name: str

@@ -109,8 +109,6 @@ def markdown(table: Table[Any]) -> str:
 
 def latex(table: Table[Any], *, caption: str, label: str) -> str:
     """A table as a LaTeX float with booktabs; its title and notes are part of the caption."""
-    import pandas as pd
-
     shown = table.shown()
     # Text is aligned left in print, although a terminal may align it right.
     numbers = [column.align != "left" and all(map(_is_number, cells)) for column, cells in shown]
@@ -118,22 +116,23 @@ def latex(table: Table[Any], *, caption: str, label: str) -> str:
     for (column, _), cells in zip(shown, printed, strict=True):
         for place in table.best(column):
             cells[place] = rf"\textbf{{{cells[place]}}}"
-    frame = pd.DataFrame(dict(enumerate(printed)))
     # "[" or "*" at the beginning of a row would belong to the end of the row above.
-    frame[0] = frame[0].str.replace(r"^(?=[\[*])", "{}", regex=True)
-    # Styler formats these texts, so that braces are written twice.
-    headings = [re.sub(r"[{}]", r"\g<0>\g<0>", escape(column.heading)) for column, _ in shown]
-    style = frame.style.hide(axis="index").relabel_index(headings, axis="columns")
-    if len(shown) >= _WIDE:
-        style.set_table_styles([{"selector": "footnotesize", "props": r":\setlength{\tabcolsep}{3pt}"}])
-    texts = [f"{table.title}." if table.title else "", caption, *table.notes]
-    return style.to_latex(
-        hrules=True,
-        column_format="".join("r" if number else "l" for number in numbers),
-        position_float="centering",
-        caption=escape(" ".join(filter(None, texts))) or None,
-        label=label,
-    )
+    printed[0] = [re.sub(r"^(?=[\[*])", "{}", cell) for cell in printed[0]]
+    caption = escape(" ".join(filter(None, [f"{table.title}." if table.title else "", caption, *table.notes])))
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        *([rf"\caption{{{caption}}}"] if caption else []),
+        *([r"\footnotesize\setlength{\tabcolsep}{3pt}"] if len(shown) >= _WIDE else []),
+        rf"\label{{{label}}}",
+        rf"\begin{{tabular}}{{{''.join('r' if number else 'l' for number in numbers)}}}",
+        r"\toprule",
+        " & ".join(escape(column.heading) for column, _ in shown) + r" \\",
+        r"\midrule",
+        *(" & ".join(row) + r" \\" for row in zip(*printed, strict=True)),
+        *(r"\bottomrule", r"\end{tabular}", r"\end{table}", ""),
+    ]
+    return "\n".join(lines)
 
 
 def escape(text: str) -> str:

@@ -80,7 +80,6 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
 
 
 def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, Any]) -> Result:
-    """The result, from the tables of answers, counts and refits."""
     run = document["run"]
     if not (0 < run["level"] < 1 and 0 < run["statistics"]["resamples"] <= MOST_RESAMPLES):
         raise JudgeError(f"'level' or 'resamples' of the entry 'run' of {METRICS} is out of range")

@@ -88,12 +88,7 @@ SECTIONS = (
         figures=figures.qualities,
         tables=lambda result, verbose: [quality_table(result.quality, verbose=verbose)] if result.quality else [],
     ),
-    Section(
-        "judges",
-        "Do judges agree?",
-        "The same captioners by different judges.",
-        tables=consistency_tables,
-    ),
+    Section("judges", "Do judges agree?", "The same captioners by different judges.", tables=consistency_tables),
     Section("tasks", "Tasks and words", "What the amplification comes from.", tables=breakdown_tables),
     Section(
         "facts", "Classes, coverage, alignment, and what was left out", "What the numbers rest on.", tables=run_tables

@@ -146,7 +146,6 @@ def _renamed(result: Result, names: Mapping[str, str]) -> Result:
 
 
 def _merge(results: Sequence[Result]) -> Result:
-    """One result of all rows; captioners have different names by now."""
     broken = [result.breakdown for result in results if result.breakdown]
     return Result(
         summaries=tuple(row for result in results for row in result.summaries),

@@ -227,6 +227,5 @@ def _gap_rows(found: Mapping[str, QualityScore], scores: Sequence[str]) -> Itera
 
 def _scores_of(found: Mapping[str, Quality]) -> list[str]:
     """The scores to show: those of the COCO evaluation, then those given."""
-    return [
-        name for name in dict.fromkeys(row.score for of in found.values() for row in of.groups) if name not in _HIDDEN
-    ]
+    every = dict.fromkeys(row.score for of in found.values() for row in of.groups)
+    return [name for name in every if name not in _HIDDEN]

@@ -102,9 +102,10 @@ def _parts(lines: Iterable[Line], alone: Collection[str]) -> Iterator[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     untested = []
     for row, conclusion in lines:
-        title = _title(row, alone)
-        value = "" if row.amplification is None else f" {write(row.amplification, SIGNED, digits_of(row.interval))}"
-        value += " over chance" if row.metric.counted and value else ""
+        title, value = _title(row, alone), ""
+        if row.amplification is not None:
+            over = " over chance" if row.metric.counted else ""
+            value = f" {write(row.amplification, SIGNED, digits_of(row.interval))}{over}"
         if conclusion.verdict is None:
             untested.append(title + value)
         else:
@@ -158,9 +159,8 @@ def changes(result: Result) -> Iterator[str]:
             (False,): "it did not help",
         }
         said = head.get((*nearer,), "some metrics came nearer to no amplification, and others went away from it")
-        said = (
-            f"{said}: {', '.join(parts)}" if parts else said if tested else "there is no verdict on the change of bias"
-        )
+        said = f"{said}: {', '.join(parts)}" if parts else said
+        said = said if tested else "there is no verdict on the change of bias"
         yield f"{name} against {baseline}: {said}.{_quality_changed(result, name, baseline)}"
 
 
@@ -195,15 +195,15 @@ def difference_verdicts(result: Result) -> Iterator[str]:
     if result.run.get("baseline"):
         yield from changes(result)
         return
-    tested = [row for row in result.differences() if row.verdict is not None]
-    pairs: dict[tuple[str, str], list[str]] = {}
-    alone = _with_one_judge(result)
-    for row in tested:
-        if row.verdict not in _NO_DIFFERENCE:
-            upper, lower = (row.first, row.second) if row.value > 0 else (row.second, row.first)
-            title = _title(row, alone)
-            value = write(abs(row.value), SIGNED, digits_of(row.interval))
-            pairs.setdefault((upper, lower), []).append(f"{title} {value}")
+    tested, alone = [row for row in result.differences() if row.verdict is not None], _with_one_judge(result)
+    pairs = grouped(
+        (
+            (row.first, row.second) if row.value > 0 else (row.second, row.first),
+            f"{_title(row, alone)} {write(abs(row.value), SIGNED, digits_of(row.interval))}",
+        )
+        for row in tested
+        if row.verdict not in _NO_DIFFERENCE
+    )
     for (upper, lower), values in islice(pairs.items(), _MOST):
         yield f"{upper} is higher than {lower} ({', '.join(values)})."
     if len(pairs) > _MOST:

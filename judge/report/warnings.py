@@ -79,7 +79,6 @@ def _prior_only(result: Result) -> Iterator[str]:
 
 
 def _masked(run: Mapping[str, Any]) -> Iterator[str]:
-    """Measured shares of people that masks hid from judges of images."""
     each = [(name, describe_masks(entry["masks"])) for name, entry in run["captioners"].items() if entry["masks"]]
     yield from (f"{names}: {line}" for names, line in alike(each))
     if run["masks"]:
@@ -217,7 +216,6 @@ def _alignment(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _judges(result: Result) -> Iterator[str]:
-    """Metrics that none of the judges named can measure."""
     judges = result.run["judges"]
     for metric, judge in dict.fromkeys((row.metric, row.judge) for row in result.summaries):
         if judge not in judges and not metric.counted and not metric.from_annotation:

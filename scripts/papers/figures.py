@@ -22,21 +22,8 @@ from judge.types import Interval
 FOLDER = Path(__file__).parent / "published"
 Row = tuple[str, ...]
 # Columns that say what a row is about; all others are figures, or spreads of the figure before them.
-_KEYS = {
-    "captioner",
-    "image",
-    "dataset",
-    "emotion",
-    "attribute",
-    "masked",
-    "encoders",
-    "set",
-    "trend",
-    "task",
-    "verb",
-    "judge",
-}
-_KEYS.add("metric")
+_KEYS = {"captioner", "image", "dataset", "emotion", "attribute", "masked", "encoders"}
+_KEYS |= {"set", "trend", "task", "verb", "judge", "metric"}
 
 
 @dataclass(frozen=True, slots=True)

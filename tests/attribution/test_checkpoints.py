@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,17 +97,10 @@ def test_qwens_patches_are_put_in_order(checkpoint: Checkpoints) -> None:
     ("pix2struct", "its processor makes no pixels of an image, but patches"),
 ])  # fmt: skip
 def test_families_without_maps_are_refused(family: str, reason: str, checkpoint: Checkpoints) -> None:
+    """One makes several crops of an image."""
     network = load(checkpoint(family))
     line = fault_of(AnswerViews(network, GENDER, CPU, "--judge hf:x").view, SAMPLE, picture())
     assert line.startswith(f"--judge hf:x: maps of a '{family}' model cannot be made: {reason}")
-
-
-def test_a_processor_with_several_crops_is_refused(checkpoint: Checkpoints) -> None:
-    network = load(checkpoint("blip"))
-    views = AnswerViews(network, GENDER, CPU, "--judge hf:x")
-    shared = {"pixel_values": torch.zeros(1, 5, 3, 32, 32)}
-    line = fault_of(partial(views.common.make, picture(), shared, lambda _: torch.zeros(1, 2)))
-    assert line.startswith("--judge hf:x: maps of a 'blip' model cannot be made: its processor turns")
 
 
 @pytest.mark.parametrize("family", MAPPED)
@@ -125,13 +117,11 @@ def test_the_explained_word_is_the_most_probable_one(family: str, checkpoint: Ch
     view = known.view(pixels, word.before, word.token)
     with torch.no_grad():
         own = float(view.scores(view.shown)[0, 0])
-        others = [
-            float(known.view(pixels, word.before, token).scores(view.shown)[0, 0]) for token in range(4, len(IDS))
-        ]
-    assert own <= 0
-    assert own == pytest.approx(max(others), abs=1e-4)
-    # A share of all probability: special tokens are left out.
-    assert 0 < float(np.exp(others).sum()) <= 1 + 1e-4
+        # Some of the others; special tokens are left out.
+        tokens = [token for token in range(4, len(IDS), 5) if token != word.token]
+        others = [float(known.view(pixels, word.before, token).scores(view.shown)[0, 0]) for token in tokens]
+    assert max(others) <= own + 1e-4
+    assert 0 < float(np.exp([own, *others]).sum()) <= 1 + 1e-4
     for method in BY_GRADIENTS:
         assert attribute(method, view, pixels, 0, samples=2).shape == (40, 56)
 

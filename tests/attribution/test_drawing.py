@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from judge.attribution.maps import fitted, ramps, stretched
-from judge.attribution.people import overlay, sheet
+from judge.attribution.people import AGAINST, FOR, overlay, sheet
 
 SIDES = st.integers(1, 40)
 SQUARE = {"height": 32, "width": 32}
@@ -102,6 +102,15 @@ def test_the_maximum_is_brightest_and_zero_is_grey() -> None:
     assert (drawn[40, 60:90] == 255).all()
     assert len(set(drawn[55, 75])) == 1
     assert np.array_equal(overlay(pixels, mass * 1e-6, people), drawn)
+
+
+def test_for_and_against_have_two_colours() -> None:
+    mass = np.zeros((60, 90))
+    mass[:, :30], mass[:, 60:] = 1, -1
+    drawn = overlay(np.zeros((60, 90, 3), np.uint8), mass, np.zeros((60, 90), np.bool_)).astype(float)
+    for place, colour in ((5, FOR), (85, AGAINST)):
+        assert drawn[30, place] == pytest.approx(0.85 * np.array(colour), abs=1)
+    assert not drawn[30, 45].any()
 
 
 @pytest.mark.parametrize("size", [(40, 300), (300, 24), (1, 1)])

@@ -17,7 +17,6 @@ from transformers import ViTConfig, ViTImageProcessor, ViTModel
 
 from judge.attribution.judge_views import VectorViews, explain_predictions, open_views
 from judge.attribution.maps import attribute
-from judge.attribution.people import AGAINST, FOR, overlay
 from judge.attribution.words import exact, explain_answers
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
@@ -253,15 +252,6 @@ def seeing(width: int) -> LinearJudge:
         "axes": draws.normal(size=(width, 3)),
     }  # fmt: skip
     return LinearJudge.restore(GENDER, (), tensors, Reading(vectors=True))
-
-
-def test_for_and_against_have_two_colours() -> None:
-    mass = np.zeros((60, 90))
-    mass[:, :30], mass[:, 60:] = 1, -1
-    drawn = overlay(np.zeros((60, 90, 3), np.uint8), mass, np.zeros((60, 90), np.bool_)).astype(float)
-    for place, colour in ((5, FOR), (85, AGAINST)):
-        assert drawn[30, place] == pytest.approx(0.85 * np.array(colour), abs=1)
-    assert not drawn[30, 45].any()
 
 
 def test_the_command_makes_exact_maps(trained: Trained, tmp_path: Path) -> None:

@@ -129,10 +129,10 @@ def test_sides_begin_at_nothing(drawn: Drawn) -> None:
 
 
 def test_a_figure_is_the_same_again(drawn: Drawn) -> None:
-    for _, drawing in drawings(result_of(*ROWS)):
-        svg = save(drawing.figure, "svg")
-        assert svg == save(drawn[drawing.name][1].figure, "svg")
-        assert b"fill: #ffffff" not in svg.partition(b"<pattern")[0]  # No background.
+    again = next(drawing for _, drawing in drawings(result_of(*ROWS)))
+    svg = save(again.figure, "svg")
+    assert svg == save(drawn[again.name][1].figure, "svg")
+    assert b"fill: #ffffff" not in svg.partition(b"<pattern")[0]  # No background.
 
 
 @pytest.mark.parametrize("interval", [None, Interval(-np.inf, 0.2), Interval(0.0, np.inf)])
@@ -148,12 +148,11 @@ def test_infinite_values_run_off_the_axes(human: float | None, interval: Interva
             assert (left < low, right > high) == (interval.low == -np.inf, interval.high == np.inf)
 
 
-@pytest.mark.parametrize("name", ['id="p0123456789"', "<!--", "]]>", "$x$", "_hidden", '">\'<g id="text_1">', "a\x01"])
+@pytest.mark.parametrize("name", ["]]><!--", "$x$", "_hidden", '">\'<g id="text_1">', "a\x01"])
 def test_names_in_figures_are_text(name: str) -> None:
-    rows = [row(captioner, "lic", judge, 0.1) for captioner in (name, "b") for judge in ("linear", "lstm")]
-    for _, drawing in drawings(result_of(*rows)):
-        texts = [element.text or "" for element in ElementTree.fromstring(save(drawing.figure, "svg")).iter()]
-        assert any(name.replace("\x01", r"\x01") in text for text in texts)
+    (_, drawing), *_ = drawings(result_of(row(name, "lic", "linear", 0.1)))
+    texts = [element.text or "" for element in ElementTree.fromstring(save(drawing.figure, "svg")).iter()]
+    assert any(name.replace("\x01", r"\x01") in text for text in texts)
 
 
 # ---- LIC's Figure 3 --------------------------------------------------------------------------------------------------
@@ -199,8 +198,8 @@ def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: 
     beside = named.figure.axes[0]
     assert beside.yaxis.label.get_window_extent().height < beside.get_window_extent().height
     # Three captioners have no trend.
-    (drawing,) = (found for section, found in drawings(result_of(*rows[:3], quality=qualities)) if section == "quality")
-    assert [axes.get_title() for axes in drawing.figure.axes] == ["", ""]
+    (few,) = (found for section, found in drawings(result_of(*rows[:3], quality=qualities)) if section == "quality")
+    assert [axes.get_title() for axes in few.figure.axes] == ["", ""]
 
 
 def test_a_row_at_chance_is_last_pale_and_without_an_interval() -> None:

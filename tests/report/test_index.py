@@ -48,8 +48,11 @@ def test_every_run_is_listed(folder: Path) -> None:
 
 
 def test_an_index_is_written_again_and_another_file_is_not(folder: Path) -> None:
+    """An index is a page alone."""
     for _ in range(2):
         done_well("report", folder)
+    for options in (["--format", "md"], ["--no-examples"], ["--show-ids"]):
+        assert f"{folder}: is a folder of runs, which has an index alone" in refusal("report", folder, *options)
     (folder / "index.html").write_text("<title>Runs</title>", encoding="utf-8")
     assert "is there already" in refusal("report", folder)
     done_well("report", folder, "--overwrite")
@@ -77,8 +80,3 @@ def test_a_run_at_fault_is_listed_with_its_reason(folder: Path) -> None:
     assert "unknown metric &#39;nope&#39;" in page
     assert "x.partial (unfinished)" in page
     assert 'href="x.partial' not in page
-
-
-def test_an_index_is_a_page_alone(folder: Path) -> None:
-    for options in (["--format", "md"], ["--no-examples"], ["--show-ids"]):
-        assert f"{folder}: is a folder of runs, which has an index alone" in refusal("report", folder, *options)

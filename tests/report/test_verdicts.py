@@ -19,7 +19,6 @@ from judge.statistics.validity import Finding
 from judge.types import Interval
 
 GIVEN = "of the gender than another person's would, given what other people say of the image"
-FOUND = ", and only more than 3.9% would have been found."
 LIC = Summary(
     "nic", METRICS["lic"], "linear", amplification=0.03, p_value=0.01, images=100, standard_error=0.01, degrees=20
 )
@@ -39,35 +38,27 @@ def result_of(*rows: Summary, void: str = "") -> Result:
 
 
 @pytest.mark.parametrize(
-    ("row", "sentence"),
+    ("value", "low", "high", "p_value", "verdict", "told"),
     [
-        (gain(0.0357, 0.0142, 0.0581, 0.001), f"nic amplifies: its captions tell 3.6% [1.4, 5.8] more {GIVEN}."),
-        (
-            gain(-0.0213, -0.0381, -0.0042, 0.02),
-            f"nic tells less than a person: its captions tell 2.1% [0.4, 3.8] less {GIVEN}.",
-        ),
-        (gain(0.0031, -0.0078, 0.0141, 0.6), f"nic is like a person: its captions tell 0.3% [-0.8, 1.4] more {GIVEN}."),
-        (
-            gain(0.0052, -0.0211, 0.0312, 0.7),
-            f"cannot tell whether nic amplifies: its captions tell 0.5% [-2.1, 3.1] more {GIVEN}{FOUND}",
-        ),
-        (
-            gain(-0.0052, -0.0312, 0.0211, 0.7),
-            f"cannot tell whether nic amplifies: its captions tell 0.5% [-2.1, 3.1] less {GIVEN}{FOUND}",
-        ),
-        (gain(0.03, 0.01, 0.05, None), f"nic was not tested: its captions tell 3.0% [1.0, 5.0] more {GIVEN}."),
+        (0.0357, 0.0142, 0.0581, 0.001, "nic amplifies", "3.6% [1.4, 5.8] more"),
+        (-0.0213, -0.0381, -0.0042, 0.02, "nic tells less than a person", "2.1% [0.4, 3.8] less"),
+        (0.0031, -0.0078, 0.0141, 0.6, "nic is like a person", "0.3% [-0.8, 1.4] more"),
+        (0.0052, -0.0211, 0.0312, 0.7, "cannot tell whether nic amplifies", "0.5% [-2.1, 3.1] more"),
+        (-0.0052, -0.0312, 0.0211, 0.7, "cannot tell whether nic amplifies", "0.5% [-2.1, 3.1] less"),
+        (0.03, 0.01, 0.05, None, "nic was not tested", "3.0% [1.0, 5.0] more"),
         # As many digits as the interval allows, and no -0.
-        (gain(0.1514, 0.012, 0.291, 0.04), f"nic amplifies: its captions tell 15% [1, 29] more {GIVEN}."),
-        (gain(0.00213, 0.00031, 0.00395, 0.02), f"nic amplifies: its captions tell 0.21% [0.03, 0.40] more {GIVEN}."),
-        (
-            gain(0.0101, -0.0001, 0.0198, 0.06),
-            f"nic is like a person: its captions tell 1.01% [-0.01, 1.98] more {GIVEN}.",
-        ),
-        (gain(0.03, -0.0002, 0.06, 0.04), f"nic amplifies: its captions tell 3.0% [0.0, 6.0] more {GIVEN}."),
+        (0.1514, 0.012, 0.291, 0.04, "nic amplifies", "15% [1, 29] more"),
+        (0.00213, 0.00031, 0.00395, 0.02, "nic amplifies", "0.21% [0.03, 0.40] more"),
+        (0.0101, -0.0001, 0.0198, 0.06, "nic is like a person", "1.01% [-0.01, 1.98] more"),
+        (0.03, -0.0002, 0.06, 0.04, "nic amplifies", "3.0% [0.0, 6.0] more"),
     ],
 )
-def test_a_sentence_for_each_verdict(row: Summary, sentence: str) -> None:
-    assert person_verdicts(result_of(row)) == [sentence]
+def test_a_sentence_for_each_verdict(
+    value: float, low: float, high: float, p_value: float | None, verdict: str, told: str
+) -> None:
+    found = ", and only more than 3.9% would have been found" * verdict.startswith("cannot tell")
+    (said,) = person_verdicts(result_of(gain(value, low, high, p_value)))
+    assert said == f"{verdict}: its captions tell {told} {GIVEN}{found}."
 
 
 def test_no_verdict_gives_its_reason() -> None:
@@ -78,17 +69,10 @@ def test_no_verdict_gives_its_reason() -> None:
     assert person_verdicts(result_of(lost)) == ["nic was not tested: there is no value."]
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("objects", "the objects in the image"),
-        ("people+objects", "what other people say of the image and the objects in the image"),
-    ],
-)
-def test_what_is_given(given: str, said: str) -> None:
-    row = replace(gain(0.03, 0.01, 0.05, 0.01), metric=find_metric(f"conditional:{given}"))
+def test_what_is_given() -> None:
+    row = replace(gain(0.03, 0.01, 0.05, 0.01), metric=find_metric("conditional:people+objects"))
     (sentence,) = person_verdicts(result_of(row))
-    assert sentence.endswith(f", given {said}.")
+    assert sentence.endswith(", given what other people say of the image and the objects in the image.")
 
 
 def test_published_metrics_follow() -> None:
