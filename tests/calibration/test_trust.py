@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module, resources
 from itertools import chain
@@ -137,3 +138,60 @@ def test_the_demo_finds_what_is_expected_of_its_judges() -> None:
         expected = known["rows"][f"{row.captioner} lic"]
         assert row.amplification == pytest.approx(expected["amplification"], abs=3 * expected["sd"])
         assert read_expected(1200)[f"{row.captioner} lic"] == f"{expected['amplification']:+.3f}"
+
+
+@pytest.mark.slow
+def test_other_captioners_change_no_verdict(bench: Any, setting: Any) -> None:
+    """A captioner has the same values, and the same verdict of its own, beside others and alone."""
+    names = ["a person", "a person, brevity", "list of words"]
+    drawn = bench.read(setting.data).draw(300, 5)
+    (together, *_), (alone, *_) = (
+        bench.tried(setting, drawn, [bench.FORMS[n] for n in of]) for of in (names, names[:1])
+    )
+    assert alone == together
+
+
+def trials(captioner: str, values: Sequence[float], error: float, *, dosed: bool = False) -> pd.DataFrame:
+    """Rows of a captioner with these values and one claimed error; p, interval and verdict are those of a z-test."""
+    rows = pd.DataFrame({"captioner": captioner, "base": captioner.partition(", A->T")[0], "value": values})
+    rows = rows.assign(dosed=dosed, error=error, reason="", low=rows["value"] - 1.96 * error)
+    rows["high"] = rows["value"] + 1.96 * error
+    rows["p"] = [0.01 if abs(value) > 1.96 * error else 0.5 for value in values]
+    words = {-1: "tells less than a person", 0: "cannot tell", 1: "amplifies"}
+    rows["verdict"] = [words[int(np.sign(value)) * (abs(value) > 1.96 * error)] for value in values]
+    return rows
+
+
+def test_bounds_on_null_trials_made_by_hand(bench: Any) -> None:
+    """Normal values of sd 0.02: the bounds hold if that is the claimed error, and fail if it is a half of that."""
+    values = np.random.default_rng(0).normal(0, 0.02, 2000)
+    for error, holds in ((0.02, True), (0.01, False)):
+        lines = [*bench.table({"null-900": trials("a person", values.tolist(), error)})]
+        assert [line.holds for line in lines] == [holds] * 3
+
+
+def test_bounds_on_verdicts_made_by_hand(bench: Any) -> None:
+    """Of 20 trials of a form one may amplify; of a dose sixteen must, and none may tell less."""
+    one, two = [0.1, *[0.0] * 19], [0.1, 0.1, *[0.0] * 18]
+    fair = [trials("a person", one, 0.02), trials("paragraph", two, 0.02), trials("two people", one, 0.02)]
+    enough, few = [0.1] * 16 + [0.0] * 4, [0.1] * 15 + [-0.1] * 5
+    dosed = [
+        trials("a person, A->T 0.4", enough, 0.02, dosed=True),
+        trials("six words, A->T 0.4", few, 0.02, dosed=True),
+    ]
+    frames = {"forms-900": pd.concat(fair), "doses-900": pd.concat(dosed)}
+    frames["noise"] = pd.concat([fair[0], trials("a person, A->T 0.4", [0.1, 0.0], 0.02, dosed=True)])
+    found = {line.what: line for line in bench.table(frames)}
+    forms = found["forms-900: forms that amplify in more than 5% of trials"]
+    assert not forms.holds
+    assert (
+        forms.measured
+        == "1 of 3 (paragraph 2 of 20); p < 0.05 above in 7%, mean +0.0067; verdicts: 56 'cannot tell', 4 'amplifies'"
+    )
+    assert found["forms-900, two people: amplifies"].holds
+    assert found["doses-900, a person, A->T 0.4: amplifies"].holds
+    assert not found["doses-900, six words, A->T 0.4: amplifies"].holds
+    assert not found["doses-900: tells less than a person"].holds
+    assert found["three sentences or more: a verdict"].measured.startswith("100.0%")
+    assert found["noise, no bias: amplifies"].holds
+    assert found["noise: doses found"].measured == "a person, A->T 0.4 50% (else 80%); no verdict 0%"

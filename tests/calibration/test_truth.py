@@ -13,11 +13,16 @@ from hypothesis import strategies as st
 from judge.calibration.truth import bayes_score, evidence_table, true_amplification
 from judge.calibration.world import (
     CAPTIONERS,
+    CLASSES,
     DEFAULT,
     FAITHFUL,
     SETTINGS,
+    TASKS,
     Captioner,
     Parameters,
+    Scene,
+    described_by,
+    draw_scenes,
     setting_given_scene,
     task_given_attribute,
 )
@@ -159,3 +164,30 @@ def test_who_also_looks_knows_as_much_or_more(parameters: Parameters, captioner:
         looking = bayes_score(parameters, captioner, score=score, uses_images=True)
         assert looking >= bayes_score(parameters, captioner, score=score) - 1e-9
     assert true_amplification(parameters, FAITHFUL, score="confidence", uses_images=True) == 0
+
+
+@pytest.fixture(scope="module")
+def scenes() -> list[Scene]:
+    return draw_scenes(120_000, seed=3)
+
+
+@pytest.mark.parametrize("direction", ["A->T", "T->A"])
+@pytest.mark.parametrize("captioner", [FAITHFUL, CAPTIONERS["much"], Captioner(0.3, 0.5, 0.15)])
+def test_closed_form_equals_simulation(captioner: Captioner, direction: Direction, scenes: list[Scene]) -> None:
+    """Posterior from the counts of half of 120,000 simulated descriptions, scored on the other half."""
+    rng = np.random.default_rng(5)
+    views = described_by(scenes, captioner, rng)
+    words = [np.array([CLASSES.index(of.attribute) for of in side]) for side in (scenes, views)]
+    tasks = [np.array([TASKS.index(of.task) for of in side]) for side in (scenes, views)]
+    forwards = direction == "A->T"
+    asked, first = (words[0], tasks[1]) if forwards else (tasks[0], words[1])
+    shape, says = ((2, 13, 9), DEFAULT.mention) if forwards else ((12, 3, 9), DEFAULT.gendered)
+    place = np.array([SETTINGS.index(view.setting) for view in views])
+    first = np.where(rng.random(len(first)) < says, first, shape[1] - 1)
+    place = np.where(rng.random(len(place)) < DEFAULT.place, place, 8)
+    counts = np.full(shape, 1e-9)
+    np.add.at(counts, (asked[::2], first[::2], place[::2]), 1)
+    posterior = (counts / counts.sum(axis=0))[:, first[1::2], place[1::2]]
+    right = posterior.argmax(axis=0) == asked[1::2]
+    value = (posterior[asked[1::2], np.arange(len(right))] * right).mean()
+    assert value == pytest.approx(bayes_score(DEFAULT, captioner, direction=direction), abs=0.007)

@@ -355,3 +355,12 @@ def test_refusals_and_captions_that_begin_like_them(write: Write) -> None:
     assert [text for (text,) in read.by_image.values()] == list(DESCRIBED.values())
     assert (read.refused, read.cleaned) == (0, {"disclaimers": len(DESCRIBED)})
     assert not any(map(refuses, (*DESCRIBED, *CAPTIONS)))
+
+
+def test_shared_human_captions(shared: Path) -> None:
+    path = shared / "coco-captions" / "captions_human.json"
+    human = read_captions(path, side="human")
+    # Workers of COCO wrote "I am unable to see an image above" where a picture did not load.
+    assert (human.total, human.refused, human.empty) == (51_519 - 24, 24, 0)
+    assert len(human.by_image) == 10_301
+    assert set(map(len, human.by_image.values())) <= set(range(3, 8))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers import evaluate_numbers
 
-from judge import Corpus
+from judge import Corpus, evaluate
 from judge.evidence.belonging import PeoplesWords, class_kappa
 from judge.report.result import Result
 from judge.report.warnings import warnings
@@ -139,3 +139,26 @@ def test_captioners_that_err_or_say_little(coco: Corpus) -> None:
         result = result_of(coco, change)
         assert not any("see that image ids" in reason for reason in result.void.values())
         assert not told(result)
+
+
+def test_the_reported_case(shared: Path) -> None:
+    """300 captions moved by one row; as they are, their words tell nothing of the image, but they name its class."""
+    folder = shared.parent / "cases3" / "text"
+    if not folder.exists():
+        pytest.skip("needs the reported cases")
+    files = [folder / f"{name}.json" for name in ("shifted", "plain")]
+    result = evaluate(
+        human=folder / "human.json", captions=files, labels=folder / "labels.csv", metrics="error", resamples=100
+    )
+    assert [*result.void] == [("shifted", "error", "counted")]
+    verdicts = result.table().set_index("captioner")["verdict"]
+    assert verdicts["shifted"] == "no verdict"
+    assert verdicts["plain"] == "above human captions"
+    assert not told(result)[1:]
+
+
+@pytest.mark.parametrize("name", ["nic_balanced", "nic_equalizer", "nic_plus", "nic_upweight"])
+def test_honest_captioners(coco: Corpus, name: str) -> None:
+    result = result_of(coco, lambda _, said: said, name)
+    assert not result.void
+    assert not told(result)

@@ -278,3 +278,15 @@ def test_the_value_of_the_grid_with_the_least_loss_is_chosen(name: str) -> None:
     captions: Any = SimpleNamespace(reading=Reading(), penalties=lambda c: c[name])
     trials: Any = [(captions, Fitted(), None, [*range(len(grid))])]
     assert linear._choose_one(trials, {name: np.full(len(grid), GRIDS[name][1])}, name).tolist() == grid.tolist()
+
+
+def test_tasks_nearly_equal_scikit_learn() -> None:
+    """Within what the tolerance allows."""
+    train, test = make_captions(500), make_captions(200, seed=1)
+    judge = LinearJudge(TASKS).fit(train, seed=0)
+    found = judge.predict(test).probabilities
+    features, asked = (judge._terms.table(Coded.of(sample.words for sample in samples)) for samples in (train, test))
+    weights = [sample.weight for sample in train]
+    for label in range(LABELS):
+        answers = [int(label in sample.answers) for sample in train]
+        assert np.abs(found[:, label] - guess(features, answers, weights, asked, judge.c["C"])[:, 1]).max() < 1e-3

@@ -185,3 +185,27 @@ def test_checkpoints_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("person\ndog\nkite\n")
     done_well(*given, "--cache", tmp_path / "cache", "--class-names", tmp_path / "names.txt", "--allow-unmasked")
     assert "unknown detector 'yollo'; did you mean 'yolo'?" in refusal(*given, "--detector", "yollo", "--overwrite")
+
+
+@pytest.mark.slow
+def test_mask_and_ablate_detectors(figures: Path, trained: Path, tmp_path: Path) -> None:
+    """Figures vanish from masked images; several detectors are compared at once; detections are cached by weights."""
+    given = ["--images", figures / "images", "--cache", tmp_path / "cache"]
+    done = done_well("mask", *given, "--detector", f"hf:{trained}", "--out", tmp_path / "masked", "--dilation", 2)
+    assert "4 images masked; 4 (100.0%) hold person; 4 instances" in done.stdout
+    for number in range(4):
+        with Image.open(tmp_path / "masked" / f"{number}.png") as image:
+            masked = np.asarray(image)
+        assert (masked[..., 0] >= 200).sum() < 10  # Red of the figure, of about 900 pixels.
+        assert (masked.any(axis=2)).mean() > 0.8
+    random = samples.tiny_huggingface(tmp_path, "detr")
+    given += ["--instances", figures / "instances.json", "--resamples", 100]
+    detectors = f"gt,hf:{trained},hf:{random}"
+    done_well("ablate", "detectors", *given, "--detectors", detectors, "--out", tmp_path / "out")
+    truth, learnt, guessed = read_json(tmp_path / "out" / "detectors.json")["results"]
+    assert [row["detector"] for row in (truth, learnt, guessed)] == detectors.split(",")
+    assert truth["iou"] == 1
+    assert learnt["iou"] > 0.85
+    assert guessed["iou"] < 0.5
+    assert len({*(tmp_path / "cache").iterdir()}) == 2
+    assert all(folder.name.startswith("hf-") for folder in (tmp_path / "cache").iterdir())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import evaluate_numbers, known
 
@@ -242,3 +243,9 @@ def test_a_half_is_measured_by_judges_of_its_images_alone() -> None:
     held = np.arange(60) % 2 == 0
     half = Readings([known[held], known[held, :2]], [human[held], human[::-1][held]], [generated[held]])
     assert judges.among(held).gains() == pytest.approx(_Judges(half, classes[held], None).gains())
+
+
+@pytest.mark.slow
+def test_two_processes_measure_the_same(both: Corpus, two: Result) -> None:
+    scores = evaluate_numbers(both, **QUICK | {"workers": 2}).scores
+    pd.testing.assert_frame_equal(two.scores, scores, rtol=1e-4)

@@ -277,3 +277,44 @@ def test_each_target_has_its_own_number_of_refits(metrics: str, corpus: Corpus) 
     assert alone.endswith("which give intervals and p; --refits 20 trains about half of them")
     assert f"and {expected:,} in refits" in line
     assert "; judges of U A->T guess every task, which takes most of the time" in line
+
+
+def test_shuffled_labels_give_chance(big: World) -> None:
+    names = np.random.default_rng(0).permutation([*big.labels.by_image.values()]).tolist()
+    captioner = simulate(big, name="much", captioner=Captioner(stereotype=0.7, vocabulary=3))
+    labels = replace(big.labels, by_image=dict(zip(big.labels.by_image, names, strict=True)))
+    table = measured(with_captions(Corpus(big.human, (captioner,), labels), 1), metrics="lic,leakage")
+    for side in ("human", "generated"):
+        assert value(table, side, metric="lic") == pytest.approx(0.25, abs=0.03)
+        assert value(table, side, metric="leakage") == pytest.approx(0.5, abs=0.04)
+
+
+@pytest.mark.slow
+def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
+    """Judges of images beat those of text on drawn images whose setting goes with the attribute, by 0.15 or more.
+
+    No caption names the setting; with the image blanked the advantage is gone, with captions blanked both sides are
+    the same evidence. A random backbone sees settings well enough.
+    """
+    parameters = Parameters(association=0.0, setting_association=0.95, place=0.0)
+    world = make_world(400, seed=5, parameters=parameters)
+    files = few(write_world(world, {"plain": FAITHFUL}, tmp_path / "world", pictures=96), 1)
+    settings = settings_of(files, tmp_path) | {"image_size": 96, "backbone": "resnet18", "resamples": 200}
+    settings |= {"epochs": 10, "batch_size": 32, "learning_rate": 0.0005}
+    judges = ["sat", "sat-caption-only", "sat-image-only", "vl-lic-lstm"]
+    result = evaluate(**settings, metrics="imagecaptioner2,imagecaptioner2-ratio,lic", judge=judges)
+    table = {(row.metric.name, row.judge): row for row in result.summaries}
+    seeing, reading, looking, vl = (table["imagecaptioner2", name] for name in judges)
+    assert known(seeing.human) > known(reading.human) + 0.15
+    assert known(looking.human) > 0.7
+    assert reading.human == pytest.approx(0.5, abs=0.1)
+    assert known(vl.human) > 0.6
+    ratio = known(seeing.generated) / known(seeing.human)
+    assert table["imagecaptioner2-ratio", "sat"].amplification == pytest.approx(ratio)
+    assert looking.amplification == 0
+    # Text metrics are measured by a judge of text, whatever sees.
+    assert table["lic", "words+embedding"].human == pytest.approx(0.25, abs=0.12)
+    assert ("lic", "sat") not in table
+    # 70/10/20 of balanced classes.
+    scores = result.scores
+    assert scores[scores["judge"] == "sat"]["image_id"].nunique() == pytest.approx(80, rel=0.1)

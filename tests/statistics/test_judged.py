@@ -237,3 +237,11 @@ def test_wrong_arrays() -> None:
         lic([0, 2], [[1, 0], [0, 1]], [[1, 0], [0, 1]])
     with pytest.raises(ValueError, match="number of samples"):
         lic([0, 1], [[1, 0]], [[1, 0], [0, 1]])
+
+
+def test_a_side_that_names_nobody_has_no_value() -> None:
+    rows: list[Row] = [("1", side, 0, "f" * (side == "human"), "", "cup", 0.5) for side in ("human", "generated")]
+    found = measure("dbac-ta", rows)
+    assert np.isfinite(found.human.value)
+    assert np.isnan(found.generated.value)
+    assert np.isnan(found.value)

@@ -145,3 +145,27 @@ def test_images_are_drawn_within_classes() -> None:
     groups = [of for _, of in right.groupby(scores["answer"])]
     error = np.sqrt(sum(of.var(ddof=0) / len(of) for of in groups)) / 2
     assert row.human_error == pytest.approx(error, rel=0.1)
+
+
+def test_inference_from_splits_by_hand() -> None:
+    """Five folds: the error is the sd of their values times sqrt(1/5 + 1/4); with four there is none."""
+    scores = make_scores(60, captions=1)
+    scores["fold"] = scores["image_id"].astype(int) % 5
+    (row,) = summarise(scores, None, Settings(resamples=100, ratios={"lic": 1 / 4}))
+    values = [amplification(part.to_dict("records"), confident=True) for _, part in scores.groupby("fold")]
+    error = np.std(values, ddof=1) * (1 / 5 + 1 / 4) ** 0.5
+    assert row.basis == "splits"
+    assert row.standard_error == pytest.approx(error)
+    assert row.p_value == pytest.approx(2 * stats.t.sf(abs(row.amplification or 0) / error, 4))
+    scores["fold"] = scores["image_id"].astype(int) % 4
+    (row,) = summarise(scores, None, Settings(resamples=100, ratios={"lic": 1 / 3}))
+    assert (row.basis, row.p_value, row.standard_error) == ("these judges", None, None)
+
+
+def test_order_names_and_other_rows_change_nothing() -> None:
+    scores = make_scores(30, seeds=2)
+    (alone,) = summarise(scores, None, QUICK)
+    assert alone in summarise(pd.concat([scores.assign(captioner="other"), scores]), None, QUICK)
+    shuffled = scores.sample(frac=1, random_state=0).assign(image_id="x" + scores["image_id"])
+    (again,) = summarise(shuffled, None, QUICK)
+    assert (again.amplification, again.human) == pytest.approx((alone.amplification, alone.human))

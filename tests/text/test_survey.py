@@ -155,3 +155,11 @@ def test_no_false_alarm_in_real_captions(shared: Path) -> None:
         assert captioner.survey(human, GENDER, Captions(name, {})).affected == 0
         found = human.survey(captioner, GENDER, Captions("human", {}))
         assert found.affected < 0.01 * len(texts), Counter(found.revealing)
+
+
+@pytest.mark.parametrize("name", ["plain", "titles", "symbols", "hes", "plain_label"])
+def test_cases_of_users_that_are_masked(name: str, cases: Callable[[str], tuple[list[str], list[str]]]) -> None:
+    """All name the class that the plain captions name."""
+    (captions, classes), (plain, _), (people, _) = cases(name), cases("plain"), cases("human")
+    assert not survey(captions, people, classes=classes).revealing
+    assert [GENDER.mentions(tokenize(a)) for a in captions] == [GENDER.mentions(tokenize(b)) for b in plain]
