@@ -85,7 +85,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     metrics = ", ".join(config.metrics)
     lines += [(metrics, others, options) for options, others, is_read in parts if options and not is_read]
     for by, others, named in lines:
-        yield f"{' '.join(named)} {'are' if named[1:] else 'is'} not used by {by}, but by {others}"
+        yield f"{', '.join(named)} {'are' if named[1:] else 'is'} not used by {by}, but by {others}"
 
 
 def log_unread(config: JudgedSettings) -> None:

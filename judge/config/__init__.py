@@ -140,11 +140,11 @@ def flag_of(kind: type[Settings], name: str) -> str:
 
 def read_settings(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
-    text, where, mend = read_small_text(path), str(path), "write lines like 'human: captions.json'"
-    # `--captions a.json b.json` takes the second for settings.
-    if where.endswith((".json", ".jsonl", ".csv", ".tsv", ".parquet")):
-        mend = f"a file that no option stands before is read as settings: write --captions {where}, or what it is"
-    data = parse_yaml(text, where=where, mend=mend)
+    where, mend = str(path), "write lines like 'human: captions.json'"
+    if where.endswith((".json", ".jsonl", ".csv", ".tsv", ".parquet")):  # As the second of `--captions a.json b.json`.
+        mend = f"write --captions {where}, --human {where}, or what else it is"
+        raise JudgeError("a file that no option stands before is read as settings", where=where, mend=mend)
+    data = parse_yaml(read_small_text(path), where=where, mend=mend)
     if not isinstance(data, dict):
         raise JudgeError("not a mapping of settings", where=where, mend=mend)
     return {str(key): value for key, value in data.items()}

@@ -52,7 +52,7 @@ def records(value: object, *, source: str, shapes: str = "write each record as a
     if not isinstance(value, list):
         raise JudgeError(f"JSON of the wrong shape ({kind_of(value)})", where=source, mend=shapes)
     if not value:
-        raise JudgeError("holds no records", where=source, mend="give a file with at least one")
+        raise JudgeError("holds no records", where=source, mend="give at least one")
     for number, row in enumerate(value, start=1):
         if not isinstance(row, dict):
             raise JudgeError(f"is {kind_of(row)}, not an object", where=f"{source}, record {number}", mend=shapes)

@@ -127,7 +127,9 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
 
 
 def _check_plan(corpus: Corpus, plan: Plan, metrics: Sequence[Metric]) -> None:
-    """Refuse a baseline without captions, and metrics that the protocol or the captions do not allow."""
+    """Refuse unknown judges, a baseline without captions, and metrics that protocol or captions do not allow."""
+    for name in {*plan.judges} - {DEFAULT_JUDGE}:  # Also where no metric asks them.
+        find_judge(name)
     names = [captions.name for captions in corpus.generated]
     if plan.baseline and plan.baseline not in names:
         where = f"--baseline {plan.baseline}"

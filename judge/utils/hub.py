@@ -157,6 +157,8 @@ def locate(reference: str, where: str, *, mend: str = _UNKNOWN) -> str:
             if not usual:
                 raise JudgeError(f"{file.relative_to(path)} is not a regular file", where=where, mend="remove it")
         return str(path)
+    if path.is_file():
+        raise JudgeError("is a file", where=where, mend="name the folder of the checkpoint, which holds config.json")
     if advice := advice_on_path(reference):
         raise JudgeError("no such folder", where=where, mend=advice)
     alike = named_alike(path)  # A folder here may be meant.

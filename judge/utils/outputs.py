@@ -141,8 +141,8 @@ class OutputFolder:
                 self._check_partial()
             for path in reads:
                 if resolved(path).is_relative_to(self.path) or path.absolute().is_relative_to(self.path):
-                    what, mend = f"holds {path.name}, which is read", "name another folder"
-                    raise JudgeError(what, where=self.where, mend=mend)
+                    what = f"{path}, which is read, lies in it"
+                    raise JudgeError(what, where=self.where, mend="name another folder")
             self._check_replaced()
             check_writable(next(folder for folder in [*self.path.parents, self.path] if folder.exists()))
 

@@ -88,6 +88,7 @@ def test_options_in_groups() -> None:
         (["--training", "epoch=3"], "--training: unknown name 'epoch'. Did you mean 'epochs'?"),
         (["--training", "clip"], "--training: 'clip' has no value. Write --training clip=VALUE."),
         (["--training", "clip=1,clip=2"], "--training: 'clip' twice. Keep one of 1, 2."),
+        (["--training", ""], "--training: is empty. Give a value, or leave it out."),
         (["--learning-rate", "1"], "no such option: --learning-rate. Write --training learning_rate=VALUE."),
         (["--training", "epochs=x"], "'epochs': input should be a valid integer"),
     ):

@@ -158,6 +158,11 @@ def test_faults_of_options(files: WorldFiles) -> None:
     given = inputs_of(files, "much")
     line = refusal("evaluate", *given, "--own-captions")
     assert "has no column of labels. Give a table with a label for each caption, or leave it out." in line
+    assert "--out: is empty. Give a value, or leave it out." in refusal("evaluate", *given, "--out", "")
+    line = refusal("evaluate", *given, "--metrics", "ratio", "--judge", "lsmt")  # No metric asks it.
+    assert "unknown judge 'lsmt'. Did you mean 'lstm'?" in line
+    line = refusal("evaluate", files.human)
+    assert f"is read as settings. Write --captions {files.human}, --human {files.human}, or" in line
     line = refusal("evaluate", *given, "--labels", "other.csv")
     assert f"'labels': {files.labels} and other.csv are of one attribute: give one." in line
 

@@ -76,7 +76,7 @@ BY_READERS = "--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"
         (SEEN | {"metrics": "lic", "cache": "f", "vectors": "v.txt"},
          ["--cache is not used by lic, but by judges and detectors of images",
           "--vectors is not used by lic, but by contextual alignment",
-          "--weights --detector --mask are not used by lic, but by a run with --images"]),
+          "--weights, --detector, --mask are not used by lic, but by a run with --images"]),
         (SEEN | {"metrics": "dbac", "alignment": "contextual", "images": "i", "vectors": "v"}, []),
         ({"metrics": "dpac", "vocabulary": 9}, ["--ba vocabulary is not used by dpac, but by ba"]),
         ({"metrics": "ba,lic", "protocol": "paper", "folds": 3},

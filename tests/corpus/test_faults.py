@@ -73,7 +73,7 @@ def test_images_whose_names_differ_by_their_suffix(write: Write) -> None:
 
 @pytest.mark.parametrize(("content", "expected"), [
     (b"", "file is empty. Give a file with captions or labels in it."),
-    (b"[]", "holds no records. Give a file with at least one."),
+    (b"[]", "holds no records. Give at least one."),
     (b"{}", "holds no captions. Give at least one."),
     (b'[{"image_id": 1,', "not JSON (Expecting property name enclosed in double quotes at line 1, column 17)."),
     (b'{"a": 1}\n{"a": ', "line 2: not JSON (Expecting value at line 1, column 7)."),

@@ -295,6 +295,8 @@ def test_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused("models/blip-2.7").endswith(": no such folder. Did you mean 'models/blip-2.7b'?")
     assert refused("models/git").endswith("Check the path; the hub is not asked, as 'models' is a folder here.")
     assert refused("nobody/git.safetensors").endswith(": no such folder. Check the path.")
+    (tmp_path / "git.json").write_text("{}", encoding="utf-8")
+    assert refused("git.json").endswith(": is a file. Name the folder of the checkpoint, which holds config.json.")
     assert "cannot be found" in refused("nobody/blip-2.7b")
     (tmp_path / "blip-mine").mkdir()
     assert refused("blip-mime").endswith(". Did you mean 'blip-mine'?")
