@@ -244,7 +244,7 @@ def add_captions(
             raise done.failures[0][1]
         if directory and config.out:
             source = str(config.out / CAPTIONS / f"{name}.json")
-            # Those of ``judge caption`` that write the same captions.
+            # The settings of ``judge caption`` that write the same captions.
             same = {n: getattr(config, n) for n in _SHARED}
             settings = make_config({**same, "model": model, "dtype": how.dtype, "out": source}, CaptionConfig)
             in_main_process(partial(write, directory, name, settings))

@@ -340,7 +340,7 @@ class _Captions:
     def fit(self, assignments: Sequence[Assignment], c: Sequence[Mapping[str, float]], loose: float = 1.0) -> Logistic:
         """A fitted problem for each assignment, to ``loose`` times the solver's tolerance.
 
-        Those of tasks start from a fit to all captions, which takes half the steps of a start from nothing.
+        Problems of tasks start from a fit to all captions, which takes half the steps of a start from nothing.
         """
         model = self.problems(self.weights(assignments))
         if not self.exclusive:

@@ -44,7 +44,7 @@ class Readings:
     generated: Sequence[Reals]
 
     def among(self, held: BoolArray) -> Readings:
-        """Those of some of the images."""
+        """The readings of some of the images."""
         return Readings(*([rows[held] for rows in part] for part in (self.known, self.human, self.generated)))
 
 

@@ -245,7 +245,7 @@ def compares(metrics: Sequence[Metric]) -> bool:
 
 
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
-    """Those of ``judges`` with the modalities of ``metric``; else the default one.
+    """The ``judges`` with the modalities of ``metric``; else the default one.
 
     What is annotated is no text: "linear" reads the names of tasks, or of a class, whatever ``judges`` are.
     """

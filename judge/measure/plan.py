@@ -35,7 +35,8 @@ REFITS_OF_MANY = 10
 # Folds of refits under crossfit. With ten they take twice as long, and standard errors are the same. A half of the
 # images has as many of each class, because a run needs ten (MINIMUM_IMAGES).
 REFIT_FOLDS = 5
-# Those of an attribute in a run of few images, which take half a minute: fewer verdicts then change with the seed.
+# A run of few images has more refits of judges of an attribute, which take half a minute: fewer verdicts then change
+# with the seed.
 REFITS_OF_FEW, FEW = 40, 2000
 CHANCE = 2
 

@@ -214,7 +214,7 @@ def _measure(
     else:
         parts.append(_chair(human, generated, images, objects))
     for name, values in given.items():
-        if all(name not in part.names for part in parts):  # Those that are computed here are corpus scores.
+        if all(name not in part.names for part in parts):  # Scores that are computed here are corpus scores.
             parts.append(library.means(name, [values.get(image, math.nan) for image in images]))
             skipped.pop(name, None)
     scenes = labels.scenes if labels else {}

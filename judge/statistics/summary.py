@@ -6,7 +6,7 @@ image share its weight, and it counts as often as seeds test it. With balanced c
 this is the papers' plain mean. Losses and priors are averaged before pooled scores (1/CE) and normalised values.
 
 The interval and p of a row are for the procedure on another sample of images, judges trained anew: from refits, or from
-five splits or more (``inference.py``). Those of untrained judges are from halves of the images, and from captions that
+five splits or more (``inference.py``). For untrained judges they are from halves of the images, and from captions that
 are exchanged after judges answered. Otherwise the interval is for the judges as trained, and there is no p.
 """
 

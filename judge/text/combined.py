@@ -50,7 +50,7 @@ class ProductLexicon(Lexicon):
         return frozenset(join_classes([part.mentions(words) if part else {name} for part, name in known]))
 
     def without_words_for(self, classes: Iterable[str]) -> list[str]:
-        """Those of ``classes`` in which one attribute's class has no words; attributes without words do not count."""
+        """The ``classes`` in which one attribute's class has no words; attributes without words do not count."""
         known = {name: zip(self.parts, name.split(AND), strict=True) for name in classes}
         return [name for name, of in known.items() if any(part and part.without_words_for([one]) for part, one in of)]
 

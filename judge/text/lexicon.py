@@ -115,7 +115,7 @@ class Lexicon:
         return self.mentions(words)
 
     def without_words_for(self, classes: Iterable[str]) -> list[str]:
-        """Those of ``classes`` that no caption can name: "something else" has no words."""
+        """The ``classes`` that no caption can name: "something else" has no words."""
         return [name for name in classes if not self.classes.get(name)]
 
 

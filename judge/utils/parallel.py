@@ -146,7 +146,7 @@ def threads(limit: int | None) -> Iterator[None]:
 
 
 def thread_pools() -> ThreadpoolController:
-    """Those of the libraries that are loaded; looked for again, in milliseconds, where more or fewer are imported."""
+    """The pools of the loaded libraries; looked for again, in milliseconds, where more or fewer are imported."""
     return _pools_of(len(sys.modules))
 
 

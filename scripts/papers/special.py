@@ -375,7 +375,7 @@ def _variation(scratch: str, lic: str, pretrained: str, ending: str = "") -> Cod
 
 
 def _coefficients(found: Iterable[tuple[Row, float, float]], ending: str = "") -> Ours:
-    """Those of LIC and DBAC, and by how much DBAC's is lower."""
+    """The coefficients of LIC and DBAC, and by how much DBAC's is lower."""
     ours: dict[tuple[Row, str], Value] = {}
     for row, lic, dbac in found:
         values = {"cv_lic": lic, f"cv_dbac{ending}": dbac, f"reduction{ending}": percent_reduction(lic, dbac)}

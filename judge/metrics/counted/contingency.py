@@ -100,8 +100,8 @@ def hot(name: str, *sources: npt.ArrayLike | None) -> list[BoolArray]:
 def read_probabilities(truths: Sequence[BoolArray], *given: npt.ArrayLike, single: bool) -> list[FloatArray]:
     """The probabilities of both sides: of classes, [N, K], or of each task; ``truths`` are multi-hot.
 
-    Those of ``single`` classes sum to one in each row, as far as a softmax in half precision does; they may be of
-    further classes, which no sample has.
+    Probabilities of ``single`` classes sum to one in each row, as far as a softmax in half precision does; they may be
+    of further classes, which no sample has.
 
     Raises:
         ValueError: anything else than that, or widths that differ.

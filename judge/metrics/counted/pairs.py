@@ -150,7 +150,8 @@ def ba_mals(
 ) -> Amplification:
     """Bias amplification: (1/|L|) sum over pairs of (b^_al - b_al) 1[b_al > 1/A], b_al = c_al / sum_a c_al.
 
-    Zhao et al. 2017; LIC (CVPR 2022), eq. 2-3. Positive: labels go more often with their classes.
+    Zhao et al. 2017; LIC (CVPR 2022), eq. 2-3. Positive: labels go more often with their classes. A label that one side
+    never has is left out of the sum and of |L|.
 
     Two of the three samples with the label are of class 1, and the model gives it to three of class 1:
 
