@@ -47,7 +47,7 @@ class CheckpointViews:
         """The view of an image, from its processor's tensors and a function from one input to its scores [1, A]."""
         if PIXELS not in shared:
             raise self._refusal("its processor makes no pixels of an image, but patches")
-        shown = self._input(shared[PIXELS])
+        model_input = self._input(shared[PIXELS])
         raster = partial(self._raster, pieces=shared.get("image_grid_thw"))
         size = pixels.shape[0], pixels.shape[1]
         if (placement := self._placements.get(size)) is None:
@@ -55,16 +55,16 @@ class CheckpointViews:
             if placement is None:
                 raise self._refusal("its processor does more to an image than resize, crop and pad it")
             self._placements[size] = placement
-        shape = placement.shown
+        shape = placement.input_size
 
         def scores(inputs: Tensor) -> Tensor:
             # One at a time, as other inputs of the model would have to be repeated in ways that differ by family.
             return torch.cat([score(one.flatten(0, 1) if one.dim() == 3 else one) for one in torch.split(inputs, 1)])
 
         def grid(answer: int) -> tuple[Tensor, Tensor]:
-            return self._grid(lambda: scores(shown)[0, answer], shape)
+            return self._grid(lambda: scores(model_input)[0, answer], shape)
 
-        return View(shown, scores, grid, raster, placement, lambda other: self._show([other]))
+        return View(model_input, scores, grid, raster, placement, lambda other: self._show([other]))
 
     def _show(self, images: Sequence[Pixels]) -> Tensor:
         """[N, ...]; images of one size."""
@@ -181,8 +181,8 @@ class ExplainedCaptioner:
         }
         given = {name: value.to(self.views.device) for name, value in {**shared, **text}.items()}
 
-        def score(shown: Tensor) -> Tensor:
-            logits: Tensor = self.captioner.model(**{**given, PIXELS: shown}).logits[:, -1]
+        def score(model_input: Tensor) -> Tensor:
+            logits: Tensor = self.captioner.model(**{**given, PIXELS: model_input}).logits[:, -1]
             return logits.float().log_softmax(dim=-1)[:, token, None]
 
         return self.views.make(pixels, shared, score)
@@ -238,7 +238,7 @@ def explain_captions(
             continue
         view = explained.view(pixels, word.before, word.token)
         with torch.no_grad():
-            value = float(view.scores(view.shown)[0, 0])
+            value = float(view.scores(view.model_input)[0, 0])
         for method in methods:
             mass = attribute(method, view, pixels, 0, seed=image)
             yield ImageExplanation(image, word.caption, word.word, value, method, mass)

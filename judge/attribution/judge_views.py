@@ -59,7 +59,7 @@ class BackboneViews:
         """A sample's image, [H, W, 3], with the boxes of objects in it for judges that use them."""
         with_regions = isinstance(self.backbone, GridsAndRegions)
         encode: Any = self.backbone.backbone if with_regions else self.backbone
-        shown = self._show(pixels)
+        model_input = self._show(pixels)
         captions = replace(sample, image=None)
         corners = torch.zeros(1, self.backbone.regions, 4, device=self.device)
         for row, box in zip(corners[0], boxes, strict=False):
@@ -72,13 +72,13 @@ class BackboneViews:
             return log_odds(self.network({**batch, "features": features}), self.target)
 
         def grid(answer: int) -> tuple[Tensor, Tensor]:
-            cells = encode(shown).detach().requires_grad_()
+            cells = encode(model_input).detach().requires_grad_()
             (gradient,) = torch.autograd.grad(score(cells)[0, answer], cells)
             square = (math.isqrt(cells.shape[1]),) * 2
             return cells.detach()[0].T.unflatten(1, square), gradient[0].T.unflatten(1, square)
 
-        placement = stretched((pixels.shape[0], pixels.shape[1]), (shown.shape[2], shown.shape[3]))
-        return View(shown, lambda inputs: score(encode(inputs)), grid, sum_colours, placement, self._show)
+        placement = stretched((pixels.shape[0], pixels.shape[1]), (model_input.shape[2], model_input.shape[3]))
+        return View(model_input, lambda inputs: score(encode(inputs)), grid, sum_colours, placement, self._show)
 
     def _show(self, pixels: Pixels) -> Tensor:
         prepared: Tensor = self.backbone.prepare(pixels)
@@ -99,8 +99,8 @@ class AnswerViews:
         batch = send_to_device(self.network.collate([sample], [Image.fromarray(pixels)]), self.common.device)
         shared = batch["shared"]
 
-        def score(shown: Tensor) -> Tensor:
-            return log_odds(self.network({**batch, "shared": {**shared, PIXELS: shown}}), self.target)
+        def score(model_input: Tensor) -> Tensor:
+            return log_odds(self.network({**batch, "shared": {**shared, PIXELS: model_input}}), self.target)
 
         return self.common.make(pixels, shared, score)
 
@@ -127,7 +127,7 @@ class VectorViews:
         """See :meth:`BackboneViews.view`."""
         # Without an image the vector is 0, as that of an image of mean features.
         base = torch.from_numpy(self.judge.log_odds([replace(sample, image=None)])).to(self.device)
-        shown, image = self._show(pixels), (pixels.shape[0], pixels.shape[1])
+        model_input, image = self._show(pixels), (pixels.shape[0], pixels.shape[1])
 
         def score(pooled: Tensor) -> Tensor:
             """Scores [N, A] of pooled features, [N, P, D]."""
@@ -137,7 +137,7 @@ class VectorViews:
             if self.mapped is None:
                 what, mend = "an encoder of transformers has no map of its own pooling", "choose gradient-shap"
                 raise JudgeError(what, where="--methods", mend=mend)
-            maps = self.mapped.maps(shown).detach().requires_grad_()
+            maps = self.mapped.maps(model_input).detach().requires_grad_()
             value = score(self.mapped.pool(maps))[0, answer]
             return value - base[0, answer], maps.detach(), torch.autograd.grad(value, maps)[0]
 
@@ -163,8 +163,8 @@ class VectorViews:
             )
             return Placement(image, cells, rows, columns).spread(added.cpu().numpy())
 
-        placement = stretched(image, (shown.shape[2], shown.shape[3]))
-        return View(shown, lambda of: score(self.encoder(of)), grid, sum_colours, placement, self._show, exact)
+        placement = stretched(image, (model_input.shape[2], model_input.shape[3]))
+        return View(model_input, lambda of: score(self.encoder(of)), grid, sum_colours, placement, self._show, exact)
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -255,7 +255,7 @@ def explain_predictions(
             pixels = images.read(sample.image)
             view = views.view(sample, pixels, images.boxes(sample.image))
             with torch.no_grad():
-                odds = view.scores(view.shown)[0]
+                odds = view.scores(view.model_input)[0]
             answer = int(odds.argmax()) if answers is None else answers[number]
             about = sample.image_id, sample.text, saved.target.classes[answer], float(odds[answer])
             for method in methods:

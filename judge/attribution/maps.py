@@ -32,7 +32,7 @@ class Placement:
     """The places of an input's pixels in the image, to undo resizing, cropping and padding; sizes: height and width."""
 
     image: tuple[int, int]
-    shown: tuple[int, int]
+    input_size: tuple[int, int]
     rows: Axis
     columns: Axis
 
@@ -41,8 +41,8 @@ class Placement:
 
         The sum is preserved, except for mass outside the image (padding).
         """
-        down = _overlaps(self.rows, self.shown[0], self.image[0])
-        across = _overlaps(self.columns, self.shown[1], self.image[1])
+        down = _overlaps(self.rows, self.input_size[0], self.image[0])
+        across = _overlaps(self.columns, self.input_size[1], self.image[1])
         return np.asarray(down @ mass @ across.T)
 
     def enlarge(self, grid: FloatArray) -> FloatArray:
@@ -50,15 +50,15 @@ class Placement:
 
         Bilinear, as for Grad-CAM (Selvaraju et al. 2017); 0 where a crop left pixels out.
         """
-        down = _between(self.rows, self.shown[0], self.image[0], grid.shape[0])
-        across = _between(self.columns, self.shown[1], self.image[1], grid.shape[1])
+        down = _between(self.rows, self.input_size[0], self.image[0], grid.shape[0])
+        across = _between(self.columns, self.input_size[1], self.image[1], grid.shape[1])
         return np.asarray(down @ grid @ across.T)
 
 
-def stretched(image: tuple[int, int], shown: tuple[int, int]) -> Placement:
+def stretched(image: tuple[int, int], input_size: tuple[int, int]) -> Placement:
     """The placement of an input that is the whole image, stretched."""
-    rows, columns = ((size / pixels, 0.0) for size, pixels in zip(image, shown, strict=True))
-    return Placement(image, shown, rows, columns)
+    rows, columns = ((size / pixels, 0.0) for size, pixels in zip(image, input_size, strict=True))
+    return Placement(image, input_size, rows, columns)
 
 
 def ramps(size: tuple[int, int]) -> list[np.ndarray]:
@@ -68,12 +68,12 @@ def ramps(size: tuple[int, int]) -> list[np.ndarray]:
     return [black, black + 255, black + down[:, None, None], black + across[None, :, None]]
 
 
-def fitted(size: tuple[int, int], shown: FloatArray) -> Placement | None:
+def fitted(size: tuple[int, int], model_input: FloatArray) -> Placement | None:
     """The placement of images of a size (height, width), from the network's inputs for :func:`ramps`, [4, h, w].
 
     None where the input is no shifted and stretched image.
     """
-    black, white, *both = shown
+    black, white, *both = model_input
     contrast = white - black
     seen = np.abs(contrast) > 0.5 * np.abs(contrast).max(initial=0)
     if not seen.any():
@@ -84,7 +84,7 @@ def fitted(size: tuple[int, int], shown: FloatArray) -> Placement | None:
         share = total / np.maximum(1, seen.sum(axis=1 - axis))
         places.append(_fit(share, seen.any(axis=1 - axis), size[axis]))
     rows, columns = places
-    return Placement(size, (shown.shape[1], shown.shape[2]), rows, columns) if rows and columns else None
+    return Placement(size, (model_input.shape[1], model_input.shape[2]), rows, columns) if rows and columns else None
 
 
 def _fit(share: FloatArray, seen: np.ndarray, size: int) -> Axis | None:
@@ -94,32 +94,32 @@ def _fit(share: FloatArray, seen: np.ndarray, size: int) -> Axis | None:
     lines = lines[ends : len(lines) - ends]
     if len(lines) < 2:
         return None
-    whole = size / len(share)
-    if np.abs(whole * (lines + 0.5) - share[lines] * size).max() <= size / 255:  # Within one of 256 levels.
-        return whole, 0.0
+    even = size / len(share)
+    if np.abs(even * (lines + 0.5) - share[lines] * size).max() <= size / 255:  # Within one of 256 levels.
+        return even, 0.0
     step, start = np.polyfit(lines + 0.5, share[lines] * size, 1)
     apart = np.abs(step * (lines + 0.5) + start - share[lines] * size).max()
     # Eight bits, and the filter's own rounding.
     return (float(step), float(start)) if step > 0 and apart <= max(1.0, 2 * size / 255) + step else None
 
 
-def _overlaps(axis: Axis, shown: int, size: int) -> FloatArray:
-    """[size, shown]: the share of each line of the input that lies on each line of the image."""
+def _overlaps(axis: Axis, input_size: int, size: int) -> FloatArray:
+    """[size, input_size]: the share of each line of the input that lies on each line of the image."""
     step, start = axis
-    edges = step * np.arange(shown + 1) + start
+    edges = step * np.arange(input_size + 1) + start
     pixels = np.arange(size)[:, None]
     covered = np.minimum(edges[1:], pixels + 1) - np.maximum(edges[:-1], pixels)
     return np.asarray(covered.clip(min=0) / step)
 
 
-def _between(axis: Axis, shown: int, size: int, cells: int) -> FloatArray:
+def _between(axis: Axis, input_size: int, size: int, cells: int) -> FloatArray:
     """[size, cells]: the bilinear weight of each cell at the centre of each line of the image."""
     step, start = axis
     centre = (np.arange(size) + 0.5 - start) / step  # In lines of the input.
-    place = np.clip(centre / shown * cells - 0.5, 0, cells - 1)
+    place = np.clip(centre / input_size * cells - 0.5, 0, cells - 1)
     weights = np.maximum(0, 1 - np.abs(place[:, None] - np.arange(cells)))
     # A line is covered if most of it is.
-    return np.asarray(weights * ((centre > 0) & (centre < shown))[:, None])
+    return np.asarray(weights * ((centre > 0) & (centre < input_size))[:, None])
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ class View:
     """One image as a network's input, and the network as a differentiable function of it.
 
     Attributes:
-        shown: [1, ...], the input.
-        scores: [N, ...] -> [N, A], inputs like ``shown`` to a score of each of A answers (a judge's log-odds).
+        model_input: [1, ...], the input.
+        scores: [N, ...] -> [N, A], inputs like ``model_input`` to a score of each of A answers (a judge's log-odds).
         grid: place of an answer -> the last grid of visual features, and the gradient of the answer's score on it, both
             [D, g, k]; raises a JudgeError if there is no such grid.
         raster: one input's values, [...] -> [h, w], summed where they are at one place.
@@ -138,7 +138,7 @@ class View:
             sum over places.
     """
 
-    shown: Tensor
+    model_input: Tensor
     scores: Callable[[Tensor], Tensor]
     grid: Callable[[int], tuple[Tensor, Tensor]]
     raster: Callable[[Tensor], FloatArray]
@@ -228,18 +228,18 @@ def gradient_shap(view: View, pixels: Pixels, answer: int, *, samples: int = SAM
     from captum.attr import GradientShap
 
     generator = np.random.default_rng([0, *seed.encode()] if isinstance(seed, str) else seed)
-    shown = torch.cat([view.show(one) for one in baselines(pixels, generator)])
+    others = torch.cat([view.show(one) for one in baselines(pixels, generator)])
     method = GradientShap(lambda inputs: view.scores(inputs)[:, answer])
-    total = torch.zeros_like(view.shown)
+    total = torch.zeros_like(view.model_input)
     # Captum draws from the global generators (hence NPY002). Without names of devices, torch initialises all GPUs.
-    numpys, devices = np.random.get_state(), [view.shown.device] if view.shown.device.type == "cuda" else []  # noqa: NPY002 - Captum's
+    numpys, devices = np.random.get_state(), [view.model_input.device] if view.model_input.device.type == "cuda" else []  # noqa: NPY002 - Captum's
     try:
         for start in range(0, samples, _AT_A_TIME):
             count, drawn = min(_AT_A_TIME, samples - start), int(generator.integers(2**31))
             with torch.random.fork_rng(devices=devices):
                 np.random.seed(drawn)  # noqa: NPY002 - Captum's
                 torch.manual_seed(drawn)
-                found: Tensor = method.attribute(view.shown, shown, n_samples=count, stdevs=0.0)
+                found: Tensor = method.attribute(view.model_input, others, n_samples=count, stdevs=0.0)
             total += count / samples * found.detach()
     finally:
         np.random.set_state(numpys)  # noqa: NPY002 - Captum's

@@ -90,8 +90,8 @@ class EndpointWriter:
         if self._given_up:
             raise self._given_up
         data = base64.b64encode(encode(np.asarray(image))).decode()
-        shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
-        content = [shown, {"type": "text", "text": self.prompt}]
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+        content = [picture, {"type": "text", "text": self.prompt}]
         try:
             caption = self._read(self._ask([{"role": "user", "content": content}]))
         except Exception as error:

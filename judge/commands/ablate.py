@@ -334,12 +334,12 @@ def _compare(
     names, _ = image_names(config.images, truth)
     finders = truth, *detectors.values()
     for image, [true, *answers] in detect_images(config.images, names, *finders, failures=failures, progress=progress):
-        shown = hiding.chosen(true)
-        people += len(shown)
+        in_truth = hiding.chosen(true)
+        people += len(in_truth)
         for name, instances in zip(detectors, answers, strict=True):
             chosen = hiding.chosen(instances)
             region = hiding.region(chosen, image.size)
-            counts[name].append(of := count(shown, chosen, region))
+            counts[name].append(of := count(in_truth, chosen, region))
             measured = MaskStatistics.of(image, hiding, chosen, region, None)
             statistics[name].append(measured._replace(pixels=(of[0], of[1], of[2])))
     failures += truth.strays

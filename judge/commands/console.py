@@ -91,13 +91,13 @@ def show_progress(*, period: float = 120) -> Iterator[Progress]:
 
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    shown = is_main_process() and console.is_terminal
-    lines = _Lines() if is_main_process() and not shown else None
+    visible = is_main_process() and console.is_terminal
+    lines = _Lines() if is_main_process() and not visible else None
     logger, printer = logging.getLogger("judge"), _Printer()
     before = logger.level
     logger.setLevel(logging.INFO if is_main_process() else logging.WARNING)
     logger.addHandler(printer)
-    with Progress(*columns, console=console, disable=not shown, transient=True, speed_estimate_period=period) as bar:
+    with Progress(*columns, console=console, disable=not visible, transient=True, speed_estimate_period=period) as bar:
         task = bar.add_task("reading", total=None)
 
         def show(what: str, done: int, total: int) -> None:
@@ -118,7 +118,7 @@ class _Lines:
     """Progress in lines, for a scheduler's log: one a minute, and one where other work begins; none of short work."""
 
     def __init__(self) -> None:
-        self.kind = self.shown = ""
+        self.kind = self.logged = ""
         self.begun = self.last = time.monotonic()
         self.before = 0
 
@@ -126,9 +126,9 @@ class _Lines:
         now, kind = time.monotonic(), _COUNTS.sub("", what)
         if kind != self.kind:
             self.kind, self.begun, self.before = kind, now, done
-        if now - self.last < (_A_MINUTE if kind == self.shown else _SOON):
+        if now - self.last < (_A_MINUTE if kind == self.logged else _SOON):
             return
-        self.shown, self.last = kind, now
+        self.logged, self.last = kind, now
         count, left = f": {done} of {total}" if total else "", ""
         if total and done > self.before:
             seconds = round((now - self.begun) / (done - self.before) * (total - done))

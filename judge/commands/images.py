@@ -277,8 +277,8 @@ class RunImages:
             return {}
         wanted = list(dict.fromkeys(examples["image_id"]))
         try:
-            shown = self._shown or self._hidden([image for image in wanted if image in self.plain.names])
-            return make_thumbnails(shown, wanted) if hides_people(shown) else {}
+            hidden = self._shown or self._hidden([image for image in wanted if image in self.plain.names])
+            return make_thumbnails(hidden, wanted) if hides_people(hidden) else {}
         except JudgeError as error:
             logging.getLogger(__name__).info("NOTE: examples are shown without images: %s", error)
             return {}

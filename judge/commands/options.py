@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 import typer
 
 from judge.commands.console import one_line_errors
-from judge.config import GROUPS, PANELS, Settings, flag_of, make_config, read_settings, shown
+from judge.config import GROUPS, PANELS, Settings, about_option, flag_of, make_config, read_settings
 from judge.errors import JudgeError, nearest
 
 S = TypeVar("S", bound=Settings)
@@ -29,10 +29,10 @@ def with_settings(body: Callable[[Any], int | None]) -> tuple[Callable[..., None
     argument = typer.Argument(metavar="SETTINGS.yaml", help="settings; options override them")
     # The last of a panel is --overwrite.
     names = sorted(kind.model_fields, key=lambda name: (PANELS.index(kind.panel_of(name)), name == "overwrite"))
-    options = {shown(kind, name)["group"] or name: name for name in names}
+    options = {about_option(kind, name)["group"] or name: name for name in names}
     annotations = {"file": Annotated[Path | None, argument]}
     annotations |= {key: _option(kind, name) if key == name else _group(kind, key) for key, name in options.items()}
-    if not all(shown(kind, name)["essential"] for name in names):
+    if not all(about_option(kind, name)["essential"] for name in names):
         every = typer.Option(
             "--help-all", help=f"Show all {len(options)} options and exit.", metavar="", is_eager=True,
             callback=_show_all, rich_help_panel="Output",
@@ -41,7 +41,7 @@ def with_settings(body: Callable[[Any], int | None]) -> tuple[Callable[..., None
     command.__signature__ = Signature(  # type: ignore[attr-defined]  # of any function
         [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in annotations.items()]
     )
-    return command, {name: flag_of(kind, name) for name in names if shown(kind, name)["group"]}
+    return command, {name: flag_of(kind, name) for name in names if about_option(kind, name)["group"]}
 
 
 def _show_all(ctx: typer.Context, value: bool) -> None:
@@ -55,7 +55,7 @@ def _show_all(ctx: typer.Context, value: bool) -> None:
 
 def _option(kind: type[Settings], name: str) -> Any:
     """A field for Typer. Values stay texts: they are checked by the settings, as those of YAML files are."""
-    field, about, flag = kind.model_fields[name], shown(kind, name), flag_of(kind, name)
+    field, about, flag = kind.model_fields[name], about_option(kind, name), flag_of(kind, name)
     types = _parts(field.annotation)
     listed, choices = Ellipsis in types, [part for part in types if isinstance(part, str)]
     settings: dict[str, Any] = {"help": _help(kind, name), "rich_help_panel": kind.panel_of(name)}
@@ -71,7 +71,7 @@ def _option(kind: type[Settings], name: str) -> Any:
 
 
 def _help(kind: type[Settings], name: str) -> str:
-    field, about = kind.model_fields[name], shown(kind, name)
+    field, about = kind.model_fields[name], about_option(kind, name)
     types = _parts(field.annotation)
     choices = [part for part in types if isinstance(part, str)]
     text = str(field.description) + ("; repeatable" if about["repeated"] else "")
@@ -84,7 +84,7 @@ def _help(kind: type[Settings], name: str) -> str:
 
 
 def _grouped(kind: type[Settings], group: str) -> list[str]:
-    return [name for name in kind.model_fields if shown(kind, name)["group"] == group]
+    return [name for name in kind.model_fields if about_option(kind, name)["group"] == group]
 
 
 def _group(kind: type[Settings], group: str) -> Any:
@@ -115,7 +115,7 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
         given |= _apart(kind, group, given.pop(group))
     settings |= {name: _parse(kind, name, value) for name, value in given.items()}
     if "out" in kind.model_fields:
-        settings["out"] = shown(kind, "out")["unset"] if settings.get("out") is None else settings["out"]
+        settings["out"] = about_option(kind, "out")["unset"] if settings.get("out") is None else settings["out"]
     return make_config(settings, kind, where=str(file) if file else kind.command)
 
 
@@ -137,7 +137,7 @@ def _apart(kind: type[Settings], group: str, entries: list[str]) -> dict[str, st
 
 def _parse(kind: type[Settings], name: str, value: Any) -> Any:
     """A mapping from texts ``KEY=VALUE`` (label values: all texts of a class); a list as one text with commas."""
-    repeated, flag = shown(kind, name)["repeated"], flag_of(kind, name)
+    repeated, flag = about_option(kind, name)["repeated"], flag_of(kind, name)
     if not repeated and isinstance(value, list):
         return ",".join(value)
     if "=" not in repeated or repeated.startswith("["):

@@ -58,7 +58,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     from_file = getattr(config, "image_features", None) and not looking and OF_BACKBONES & read
     aligned = {config.alignment or row.alignment for row in judged}
     is_run = isinstance(config, RunSettings)  # Doses of a calibration change tasks.
-    shown = bool(getattr(config, "images", None))
+    has_images = bool(getattr(config, "images", None))
     scores, labels = getattr(config, "quality", False), config.labels
     labelled = [labels.get(name) if isinstance(labels, dict) else labels for name in config.attributes]
     # (options that are given, what reads them, whether it is a part of this run)
@@ -68,7 +68,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         (flags("chance"), "judges that are trained on shuffled labels", bool(judged)),
         (flags("given", "small"), "conditional", any(row.given for row in rows)),
         (flags("folds"), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
-        (flags("cache"), "judges and detectors of images", any(row.uses_images for row in rows) or shown),
+        (flags("cache"), "judges and detectors of images", any(row.uses_images for row in rows) or has_images),
         (flags("vectors", "delta"), "contextual alignment", "contextual" in aligned),
         (flags("tasks"), _READ_TASKS, reads_tasks(config) or not is_run),
         (flags("objects"), f"{_READ_TASKS}, by --given and by --quality", reads_tasks(config) or not is_run or scores),
@@ -78,7 +78,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         (flags("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
         (flags(*sorted(OF_BACKBONES)), "judges without --image-features", not from_file),
         # Images that no judge sees are shown in the report.
-        (flags(*_HIDING), "a run with --images", shown),
+        (flags(*_HIDING), "a run with --images", has_images),
         (roles("labels"), "labels of a file", any(labelled)),
         (roles("objects"), "--objects", bool(config.objects)),
     ]

@@ -43,7 +43,7 @@ class Settings(BaseModel):
     @classmethod
     def panel_of(cls, name: str) -> str:
         """The panel of an option in ``--help``: its own, or that of the class that declares it first."""
-        if own := "Output" if name == "out" else shown(cls, name)["panel"]:
+        if own := "Output" if name == "out" else about_option(cls, name)["panel"]:
             return str(own)
         bases = (base for base in reversed(cls.__mro__) if name in getattr(base, "model_fields", ()))
         return str(next(base.panel for base in bases if hasattr(base, "panel")))
@@ -58,7 +58,7 @@ class Settings(BaseModel):
                 if isinstance(entry, Path) and name != "out":
                     found.append(entry)
                 # (Path.exists raises where a text is too long for a name, as words in memory are.)
-                elif shown(type(self), name)["file"] and entry and os.path.exists(entry):  # noqa: PTH110
+                elif about_option(type(self), name)["file"] and entry and os.path.exists(entry):  # noqa: PTH110
                     found.append(Path(entry))
         return found
 
@@ -98,7 +98,7 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         key = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             mend = nearest(key, list(kind.model_fields))
-            if names := [name for name in kind.model_fields if shown(kind, name)["group"] == key]:
+            if names := [name for name in kind.model_fields if about_option(kind, name)["group"] == key]:
                 mend = f"give its names as settings, such as {names[0]}"
             raise JudgeError(f"unknown key '{key}'", where=where, mend=mend) from None
         flag = flag_of(kind, key)
@@ -127,14 +127,14 @@ def _named(value: Any) -> Any:
     return [*map(_named, value)] if isinstance(value, list | tuple) else value
 
 
-def shown(kind: type[Settings], name: str) -> dict[str, Any]:
+def about_option(kind: type[Settings], name: str) -> dict[str, Any]:
     """The arguments of ``option`` that are for the command line alone, such as ``flag`` and ``essential``."""
     return cast("dict[str, Any]", kind.model_fields[name].json_schema_extra)
 
 
 def flag_of(kind: type[Settings], name: str) -> str:
     """The name of a field on the command line; with that of its group, ``--training epochs``."""
-    about = shown(kind, name)
+    about = about_option(kind, name)
     return f"--{about['group']} {name}" if about["group"] else about["flag"] or f"--{name.replace('_', '-')}"
 
 

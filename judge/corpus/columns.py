@@ -148,14 +148,14 @@ def find_column(
     found = detect(known if names is None else names, tiers)
     if len(found) == 1:
         return found[0]
-    shown = ", ".join(f"'{name[:40]}'" for name in known[:20])
+    listed = ", ".join(f"'{name[:40]}'" for name in known[:20])
     if not found:
         if _is_record(known):
             mend = "write a first line that names the columns, such as image_id,caption"
-            raise JudgeError(f"has no header: its first line is a record ({shown})", where=source, mend=mend)
-        raise JudgeError(f"no column of {what} among {shown}", where=source, mend=f"name it with {option}=NAME")
+            raise JudgeError(f"has no header: its first line is a record ({listed})", where=source, mend=mend)
+        raise JudgeError(f"no column of {what} among {listed}", where=source, mend=f"name it with {option}=NAME")
     several = " and ".join(f"'{name}'" for name in found)
-    what = f"columns {several} may both hold the {what} (columns: {shown})"
+    what = f"columns {several} may both hold the {what} (columns: {listed})"
     # In JSON one record may be at fault: the first with a column that others lack.
     having = min(([n for n, row in enumerate(rows, start=1) if name in row] for name in found), key=len)
     where = source if len(having) == len(rows) else f"{source}, {place_of(rows[having[0] - 1], having[0])}"

@@ -98,8 +98,8 @@ def find_captions(document: object, request: Request) -> Found:
     splits = request.splits if request.needed or any("split" in row for _, row in numbered) else ()
     known = {name for _, row in numbered if isinstance(name := row.get("split"), str)}
     if absent := [name for name in splits if name not in known]:
-        shown = ", ".join(sorted(name[:40] for name in known)[:5])
-        mend = f"splits in the file: {shown}" if shown else "leave the split out: the file names none"
+        listed = ", ".join(sorted(name[:40] for name in known)[:5])
+        mend = f"splits in the file: {listed}" if listed else "leave the split out: the file names none"
         raise JudgeError(f"no captions of split '{absent[0]}'", where=source, mend=mend)
     if not numbered:
         raise JudgeError("holds no captions", where=source, mend="give at least one")

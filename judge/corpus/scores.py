@@ -88,8 +88,8 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
             raise JudgeError(f"captioner '{name}' has two scores", where=where, mend="keep one of them")
         if (number := number_of(score)) is None:
             kind = "that is missing" if score is MISSING else kind_of(score)
-            shown = f"'{score}'" if isinstance(score, str) else kind
-            raise JudgeError(f"score {shown} is no number", where=where, mend="write it like 0.35")
+            written = f"'{score}'" if isinstance(score, str) else kind
+            raise JudgeError(f"score {written} is no number", where=where, mend="write it like 0.35")
         scores[name] = number
     if missing := [name for name in captioners if name not in scores]:
         known = ", ".join(scores) or "none"

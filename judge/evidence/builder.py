@@ -132,7 +132,7 @@ class EvidenceBuilder:
         self._built: dict[tuple[object, ...], Evidence] = {}
         self._joined: dict[tuple[object, ...], Joined] = {}
         # Captioners mostly share the human captions.
-        self._of_people: dict[tuple[str, ...], _Seen] = {}
+        self._of_human: dict[tuple[str, ...], _Seen] = {}
         self._masked: dict[tuple[object, ...], tuple[MaskedCaption, ...]] = {}
 
     def mask(self, words: Words, kind: TargetKind, spared: frozenset[str] = frozenset()) -> Words:
@@ -197,31 +197,31 @@ class EvidenceBuilder:
         Tasks in ``without`` are left out. Without judges any number of classes and images will do. Errors are those of
         :meth:`build`. Without human captions those of the captioner stand for them, so that its images count.
         """
-        labels, people = self.truth.labels, self._people(captioner)
+        labels, human = self.truth.labels, self._human(captioner)
         classes, dropped, found = self._images(captioner, tasks=tasks, without=without)
-        where = f"{captioner.source or captioner.name} with {people.source or people.name}"
+        where = f"{captioner.source or captioner.name} with {human.source or human.name}"
         if not classes:
-            ids = [next(iter(side.by_image), "-") for side in (people, captioner, labels)]
+            ids = [next(iter(side.by_image), "-") for side in (human, captioner, labels)]
             what = f"no image in common (human '{ids[0]}', generated '{ids[1]}', labels '{ids[2]}')"
             raise JudgeError(what, where=where, mend="check that image ids mean the same in all files")
         if judged:
-            _check_classes(classes, labels, where, partial(overlap, people, captioner, labels))
+            _check_classes(classes, labels, where, partial(overlap, human, captioner, labels))
         key = captioner.name, tuple(classes)
         if key not in self._joined:
-            self._joined[key] = self._compare_sides(captioner, people, classes)
+            self._joined[key] = self._compare_sides(captioner, human, classes)
         joined = self._joined[key]
         return replace(joined, dropped={**joined.dropped, **dropped}), found
 
-    def _compare_sides(self, captioner: Captions, people: Captions, classes: Mapping[str, str]) -> Joined:
+    def _compare_sides(self, captioner: Captions, written: Captions, classes: Mapping[str, str]) -> Joined:
         """What :meth:`join` keeps of a captioner; dropped are sentences alone."""
         human = generated = self._look_at(captioner, classes)
         if not self.corpus.alone:
             key = tuple(classes)
-            human = self._of_people[key] = self._of_people.get(key) or self._look_at(people, classes)
+            human = self._of_human[key] = self._of_human.get(key) or self._look_at(written, classes)
         sides: dict[Side, _Seen] = {"human": human, "generated": generated}
         lexicon = self.truth.words.attribute
         survey: dict[Side, Survey] = {
-            "human": human.words.survey(generated.words, lexicon, people),
+            "human": human.words.survey(generated.words, lexicon, written),
             "generated": generated.words.survey(human.words, lexicon, captioner),
         }
         if not self.corpus.alone:
@@ -242,17 +242,17 @@ class EvidenceBuilder:
             read={side: of.read for side, of in sides.items()},
         )
 
-    def _people(self, captioner: Captions) -> Captions:
+    def _human(self, captioner: Captions) -> Captions:
         return captioner if self.corpus.alone else self.corpus.human
 
     def _images(
         self, captioner: Captions, *, tasks: bool, without: Collection[str]
     ) -> tuple[dict[str, str], dict[str, int], Tasks | None]:
         """For :meth:`join`: image id -> class; reason -> images left out; and the tasks."""
-        labels, found, people = self.truth.labels, None, self._people(captioner)
-        images, dropped = common_images(people, captioner, labels.by_image)
+        labels, found, human = self.truth.labels, None, self._human(captioner)
+        images, dropped = common_images(human, captioner, labels.by_image)
         if isinstance(labels, ProductLabels) and labels.left_out:
-            small = len(labels.small & people.by_image.keys() & captioner.by_image.keys())
+            small = len(labels.small & human.by_image.keys() & captioner.by_image.keys())
             dropped |= {"no label": dropped["no label"] - small, "in classes left out": small}
         if tasks:
             found, gone = self.find_tasks(images, without=without)
@@ -303,7 +303,7 @@ class EvidenceBuilder:
         for side, captions in joined.read.items():
             if side == "human" and self.corpus.alone:
                 continue
-            most, whole = joined.sentences[side], {(image, n): words for image, n, words in joined.rows[side]}
+            most, said = joined.sentences[side], {(image, n): words for image, n, words in joined.rows[side]}
             counts = Counter(index for _, index, _ in captions)
             indices = {index for index, count in counts.items() if count >= INDEX_COVERAGE * len(joined.classes)}
             dropped[f"{side} captions beyond the common number"] = sum(counts[n] for n in counts.keys() - indices)
@@ -314,7 +314,7 @@ class EvidenceBuilder:
                     MaskedCaption(image, index, self.mask(words, hidden, spared), *self._names(image, caption, metric))
                     for image, index, words in captions
                     if index in indices
-                    for caption in [whole[image, index // most]]
+                    for caption in [said[image, index // most]]
                 )
             rows[side] = self._masked[key]
         how = "none" if self.corpus.alone else self.aligning.how or metric.alignment

@@ -30,7 +30,7 @@ class Conditional:
     Attributes:
         joined: the N images, with a class each, and facts about both sides.
         units: what is resampled, of these images.
-        people, captions: human captions of each image, without words that name the class, [N][H], and the captioner's.
+        human, captions: human captions of each image, without words that name the class, [N][H], and the captioner's.
         objects: what each image shows, [N, O], rows of length 1 or 0, people apart; O is 0 if objects are not given.
         images: vectors of the images, [N, D], people hidden, which are made later; D is 0 if images are not given.
     """
@@ -39,7 +39,7 @@ class Conditional:
     metric: Metric
     joined: Joined
     units: Units
-    people: Sequence[Sequence[Words]]
+    human: Sequence[Sequence[Words]]
     captions: Sequence[Sequence[Words]]
     objects: npt.NDArray[np.float32]
     images: npt.NDArray[np.float32]
@@ -65,13 +65,13 @@ def conditional_evidence(builder: EvidenceBuilder, captioner: Captions, metric: 
         JudgeError: as :meth:`~judge.evidence.EvidenceBuilder.join`.
     """
     joined, _ = builder.join(captioner)
-    people, captions = (_spoken(joined, side) for side in ("human", "generated"))
+    human, captions = (_spoken(joined, side) for side in ("human", "generated"))
     least = LEAST_PEOPLE if "people" in metric.given else 1
     # Tasks derived from human captions would tell judges what the reference person says.
     tasks = builder.corpus.tasks if "objects" in metric.given else None
     if "objects" in metric.given and tasks is None:
         raise RowError(f"{metric.title} needs annotated objects", where=captioner.name, mend="give --objects")
-    enough = {image: name for image, name in joined.classes.items() if len(people[image]) >= least}
+    enough = {image: name for image, name in joined.classes.items() if len(human[image]) >= least}
     classes = {image: name for image, name in enough.items() if tasks is None or image in tasks.by_image}
     counts = Counter(classes.values())
     size, rarest = min((counts[name], name) for name in {*joined.classes.values()})
@@ -88,7 +88,7 @@ def conditional_evidence(builder: EvidenceBuilder, captioner: Captions, metric: 
         # What follows asks for no words but these.
         replace(joined, classes=classes, dropped=dropped, words={}, named={}),
         Units.make(classes, builder.truth.labels.scenes),
-        [people[image] for image in classes],
+        [human[image] for image in classes],
         [captions[image] for image in classes],
         _objects(tasks, [*classes]),
         np.zeros((len(classes), 0), dtype=np.float32),

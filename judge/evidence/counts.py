@@ -88,13 +88,13 @@ class CaptionCounter:
             words, least = _common_words(builder, joined, self.vocabulary, copied)
             counted |= {"words": len(words), "least": least}
         joined.words["generated"].release()
-        objects, shown = "objects" in labels, any(of.against == "annotation" for of in wanted.values())
-        key = tuple(joined.classes), objects, shown
+        objects, annotates = "objects" in labels, any(of.against == "annotation" for of in wanted.values())
+        key = tuple(joined.classes), objects, annotates
         if self._of_images is None or self._of_images[0] != key:
-            people = _caption_rows(builder, joined, "human", objects=objects)
-            self._of_images = key, people, _annotated_rows(builder, joined) if shown else None
-        _, people, annotated = self._of_images
-        sides = people, _caption_rows(builder, joined, "generated", objects=objects)
+            human = _caption_rows(builder, joined, "human", objects=objects)
+            self._of_images = key, human, _annotated_rows(builder, joined) if annotates else None
+        _, human, annotated = self._of_images
+        sides = human, _caption_rows(builder, joined, "generated", objects=objects)
         tables = [_with_words(table, joined.rows[side], words) for side, table in zip(joined.rows, sides, strict=True)]
         if annotated:
             table, dropped, counted["objects"] = annotated
@@ -119,8 +119,8 @@ def _copied(joined: Joined) -> set[str]:
     enough = COPIED * len(joined.classes)
     if len(found) <= enough:
         return set()
-    for people in said["human"].values():  # By chance: a human caption has one fewer that it may equal.
-        enough += sum(count for count in Counter(people).values() if count > 1) / max(1, len(people) - 1)
+    for captions in said["human"].values():  # By chance: a human caption has one fewer that it may equal.
+        enough += sum(count for count in Counter(captions).values() if count > 1) / max(1, len(captions) - 1)
     return found if len(found) > enough else set()
 
 

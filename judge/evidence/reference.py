@@ -60,21 +60,21 @@ class Informative:
         return tuple(found)
 
 
-def make_references(people: Sequence[Sequence[Words]], captions: Sequence[Words]) -> list[Reference]:
-    """The references of a captioner's ``captions``, [N], in each role; ``people``: human captions of images, [N][H].
+def make_references(human: Sequence[Sequence[Words]], captions: Sequence[Words]) -> list[Reference]:
+    """The references of a captioner's ``captions``, [N], in each role; ``human``: human captions of images, [N][H].
 
     There are as many roles as most images have human captions; images with fewer repeat some. Of each image with two
     human captions or more, at least one person remains known.
     """
-    told = Informative([words for of in people for words in of])
+    told = Informative([words for of in human for words in of])
     wanted = _mean(map(Informative(captions), captions))
-    sizes = Counter(len(of) for of in people)
+    sizes = Counter(len(of) for of in human)
     count = max(sizes, key=lambda size: (sizes[size], size))
     for joined in range(1, max(2, count)):
-        roles = [_role(people, role, joined) for role in range(count)]
+        roles = [_role(human, role, joined) for role in range(count)]
         texts = [words for role in roles for words in role.captions]
         heard = [frozenset(word for place in others for word in of[place])
-                 for role in roles for of, others in zip(people, role.others, strict=True)]  # fmt: skip
+                 for role in roles for of, others in zip(human, role.others, strict=True)]  # fmt: skip
         said, agreed = _mean(map(told, texts)), _mean(map(told, texts, heard))
         shared = _mean(map(told, [*captions] * count, heard))
         if said >= _ENOUGH * wanted or agreed >= _ENOUGH * shared:
@@ -99,19 +99,19 @@ def _length(share: float, captions: Sequence[Words], told: Informative, heard: S
     """The length, in bits, to which captions are cut so that they keep this share of their ``heard`` bits."""
     from scipy.optimize import bisect
 
-    whole = _mean(map(told, captions, heard))
+    uncut = _mean(map(told, captions, heard))
 
     def excess(length: float) -> float:
         kept = (told(told.cut(words, length), of) for words, of in zip(captions, heard, strict=True))
-        return _mean(kept) - share * whole
+        return _mean(kept) - share * uncut
 
     return float(bisect(excess, 0, 2 * max(map(told, captions)), xtol=0.1))
 
 
-def _role(people: Sequence[Sequence[Words]], role: int, joined: int) -> Reference:
+def _role(human: Sequence[Sequence[Words]], role: int, joined: int) -> Reference:
     """In this role, ``joined`` people are the reference of each image, as far as another remains."""
     captions, others = list[Words](), list[list[int]]()
-    for of in people:
+    for of in human:
         order = [(role + place) % len(of) for place in range(len(of))]
         chosen = max(1, min(joined, len(of) - 1))
         captions.append(tuple(word for place in order[:chosen] for word in of[place]))

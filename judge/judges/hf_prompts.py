@@ -127,8 +127,8 @@ def _process(captioner: Captioner, images: Sequence[Image], texts: Sequence[str]
     kept = {name: value for name, value in made.items() if name in captioner.arguments and name != "labels"}
     if captioner.layout != "causal":
         return Prompts(kept, [])
-    whole = made["input_ids"].shape
-    of_text = [name for name, value in kept.items() if value.shape[:2] == whole and not name.startswith("pixel")]
+    tokens = made["input_ids"].shape
+    of_text = [name for name, value in kept.items() if value.shape[:2] == tokens and not name.startswith("pixel")]
     real = made["attention_mask"].bool()
     rows = [{name: kept[name][i][real[i]].tolist() for name in of_text} for i in range(len(texts))]
     return Prompts({name: value for name, value in kept.items() if name not in of_text}, rows)
@@ -189,9 +189,9 @@ def _spell(tokenizer: Any, last: int, word: str) -> Tokens:
         return tuple(encode(tokenizer, word))
     stem = str(tokenizer.decode([last]))
     gap = "" if stem[-1:].isspace() else " "
-    before, whole = encode(tokenizer, stem), encode(tokenizer, f"{stem}{gap}{word}")
+    before, both = encode(tokenizer, stem), encode(tokenizer, f"{stem}{gap}{word}")
     # Encoded with its context, since tokenizers treat a leading space differently.
-    return tuple(whole[len(before) :] if whole[: len(before)] == before else encode(tokenizer, f"{gap}{word}"))
+    return tuple(both[len(before) :] if both[: len(before)] == before else encode(tokenizer, f"{gap}{word}"))
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:

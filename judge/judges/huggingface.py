@@ -156,8 +156,8 @@ class Prompted(nn.Module):
         for name in rows[0]:
             padding = (captioner.tokenizer.pad_token_id or 0) if name.endswith("input_ids") else 0
             more = [hf_prompts.go_on(captioner.architecture, name, prefix, row) for row in rows]
-            whole = [torch.tensor([*row[name], *after]) for row, after in zip(rows, more, strict=True)]
-            padded[name] = pad_sequence(whole, batch_first=True, padding_value=padding)
+            unpadded = [torch.tensor([*row[name], *after]) for row, after in zip(rows, more, strict=True)]
+            padded[name] = pad_sequence(unpadded, batch_first=True, padding_value=padding)
         return padded
 
 

@@ -54,12 +54,12 @@ def find_judge(name: str) -> Blueprint:
         return replace(plugin, name=key, origin=origin("judges", key))
     for suffix, blanked in BLANKED.items():
         if key.endswith(suffix):
-            whole = find_judge(name[: -len(suffix)])
-            left = whole.modalities - whole.blanked
+            unblanked = find_judge(name[: -len(suffix)])
+            left = unblanked.modalities - unblanked.blanked
             if len(left) < 2:
-                what = f"judge '{whole.name}' reads the {next(iter(left))} alone"
-                raise JudgeError(what, where="--judge", mend=f"use '{whole.name}'")
-            return replace(whole, name=whole.name + suffix, blanked=frozenset({blanked}))
+                what = f"judge '{unblanked.name}' reads the {next(iter(left))} alone"
+                raise JudgeError(what, where="--judge", mend=f"use '{unblanked.name}'")
+            return replace(unblanked, name=unblanked.name + suffix, blanked=frozenset({blanked}))
     prefix = key.partition(":")[0] + ":"
     if prefix[:-1] in EMBEDDED:
         found: Blueprint = import_module("judge.judges.linear").make_blueprint(

@@ -110,22 +110,22 @@ def gain_words(measured: Sequence[Measured], examples: pd.DataFrame) -> pd.DataF
 
 def _measure(request: Request) -> Measured:
     of = request.of
-    references = make_references(of.people, [texts[0] for texts in of.captions])
+    references = make_references(of.human, [texts[0] for texts in of.captions])
     space, readings = _read(of, references, request.judge)
-    whole = _Judges(readings, of.classes, of.units.index)
-    refits = pd.DataFrame(_refits(request, whole), columns=COLUMNS)
-    found = Measured(request.key, of, _scores(request, whole), refits, space, whole.weights())
-    del readings, whole
+    judges = _Judges(readings, of.classes, of.units.index)
+    refits = pd.DataFrame(_refits(request, judges), columns=COLUMNS)
+    found = Measured(request.key, of, _scores(request, judges), refits, space, judges.weights())
+    del readings, judges
     give_back()
     return found
 
 
 def _read(of: Conditional, references: Sequence[Reference], judge: str) -> tuple[VectorSpace, Readings]:
     """Features, and what judges read; a captioner's several captions of an image take turns."""
-    counts = [len(texts) for texts in of.people]
+    counts = [len(texts) for texts in of.human]
     turns = max(len(texts) for texts in of.captions)
     said = [[texts[turn % len(texts)] for texts in of.captions] for turn in range(turns)]
-    told = [words for texts in of.people for words in texts]
+    told = [words for texts in of.human for words in texts]
     weights = np.concatenate([np.repeat(1 / np.array(counts), counts), np.full(turns * len(counts), 1 / turns)])
     space = VectorSpace([*told, *(words for turn in said for words in turn)], weights, judge=judge)
     human = [space.vectors(*space.parts(role.captions)) for role in references]
@@ -138,22 +138,22 @@ def _known(of: Conditional, references: Sequence[Reference], space: VectorSpace)
     if "people" not in of.metric.given:
         return [alike]
     # The parts of all captions together would take gigabytes.
-    step = max(1, TOGETHER // max(map(len, of.people)))
-    parts = [slice(start, start + step) for start in range(0, len(of.people), step)]
+    step = max(1, TOGETHER // max(map(len, of.human)))
+    parts = [slice(start, start + step) for start in range(0, len(of.human), step)]
     others = zip(*(_others(of, references, space, part) for part in parts), strict=True)
     return [np.concatenate([alike, np.concatenate(rows)], axis=1) for rows in others]
 
 
 def _others(of: Conditional, references: Sequence[Reference], space: VectorSpace, part: slice) -> Iterator[Reals]:
     """The captions of those who are known, added up, of some of the images, [N, D] in each role."""
-    people = of.people[part]
-    starts = np.cumsum([0, *map(len, people)])
-    told = space.parts([words for texts in people for words in texts])
+    human = of.human[part]
+    starts = np.cumsum([0, *map(len, human)])
+    told = space.parts([words for texts in human for words in texts])
     for role in references:
         known = role.others[part]
-        images = np.repeat(np.arange(len(people)), [*map(len, known)])
+        images = np.repeat(np.arange(len(human)), [*map(len, known)])
         places = [start + other for start, others in zip(starts[:-1], known, strict=True) for other in others]
-        sums = csr_array((np.ones(len(places), np.float32), (images, places)), shape=(len(people), starts[-1]))
+        sums = csr_array((np.ones(len(places), np.float32), (images, places)), shape=(len(human), starts[-1]))
         yield space.vectors(*(np.asarray(sums @ rows) for rows in told))
 
 
@@ -211,18 +211,18 @@ def _loss(errors: FloatArray) -> FloatArray:
     return np.asarray((errors**2).sum(axis=1))
 
 
-def _refits(request: Request, whole: _Judges) -> Iterator[list[object]]:
+def _refits(request: Request, judges: _Judges) -> Iterator[list[object]]:
     for number, held in enumerate(request.of.units.halves(2 * request.refits, request.seed)):
-        human, generated = whole.among(held).gains()
+        human, generated = judges.among(held).gains()
         yield [*request.key, "half", number, human, generated, generated - human, human, generated]
 
 
-def _scores(request: Request, whole: _Judges) -> pd.DataFrame:
+def _scores(request: Request, judges: _Judges) -> pd.DataFrame:
     """Rows of ``scores.parquet``: both sides in every role; ``index`` is the role, ``baseline`` the loss before."""
     of, names = request.of, pd.Index(request.of.names)
     captioner, metric, judge = request.key
     images, parts = pd.Categorical(of.units.images), []
-    for index, (given, told) in enumerate(whole.roles()):
+    for index, (given, told) in enumerate(judges.roles()):
         for side in SIDES:
             errors = given.reading(told[side])
             shares = shares_of(errors, of.classes)

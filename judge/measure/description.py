@@ -156,7 +156,7 @@ def _add_conditional(entries: dict[str, dict[str, Any]], work: Work, plan: Plan,
         if embedding := find_judge(request.judge).fingerprint:
             settings["weights"] = key_of(embedding(setup.materials))
         entry["reads"].setdefault(of.metric.name, {})[request.judge] = settings
-        marks = _marks(of.joined.classes) | {"human captions": _checksum(of.people)}
+        marks = _marks(of.joined.classes) | {"human captions": _checksum(of.human)}
         marks |= {"annotation": _checksum(of.objects.tobytes())} if of.objects.size else {}
         marks |= {"hidden images": _checksum(of.images.tobytes())} if of.images.size else {}
         entry["marks"][of.metric.name] = marks

@@ -133,8 +133,8 @@ def meteor_of(stats: FloatArray) -> Part:
     matched = np.einsum("nskc,s,k->nc", stages, _STAGES, [_DELTA, 1 - _DELTA])
     weighted = _DELTA * (lengths - functions) + (1 - _DELTA) * functions
     # A candidate equal to its reference, word for word, has no chunks.
-    whole = (lengths.sum(axis=1) == stages.sum(axis=(1, 2, 3))) & (chunks == 1)
-    table = np.column_stack([matched, weighted, np.where(whole, 0.0, chunks), words / 2])
+    equal = (lengths.sum(axis=1) == stages.sum(axis=(1, 2, 3))) & (chunks == 1)
+    table = np.column_stack([matched, weighted, np.where(equal, 0.0, chunks), words / 2])
     return Part(("METEOR",), table, _pool_meteor)
 
 

@@ -138,8 +138,8 @@ def brief_notes(result: Result, folder: Path | None = None) -> Iterator[str]:
     ``folder``: that of the run, for the command that shows the rest; None to show all.
     """
     found = warnings(result)
-    whole = {*void_notes(result), *class_notes(result.run["labels"])}
-    always = [line for line in found if line in whole or isinstance(line, Doubt)]
+    weighty = {*void_notes(result), *class_notes(result.run["labels"])}
+    always = [line for line in found if line in weighty or isinstance(line, Doubt)]
     others = [line for line in found if line not in always]
     yield from map(_note, [*always, *(others[:MOST_NOTES] if folder else others)])
     if folder and (more := others[MOST_NOTES:]):

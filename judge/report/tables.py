@@ -209,9 +209,9 @@ def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Tab
     rows: list[tuple[Any, ...]] = []
     for name, quality in found.items():
         for group, images in {row.group: row.images for row in quality.groups}.items():
-            whole = (quality.vocabulary, quality.mean_length) if group == "all" else ({}, {})
+            of_captions = (quality.vocabulary, quality.mean_length) if group == "all" else ({}, {})
             values = [write(quality.value(score, group), NUMBER) for score in scores]
-            rows.append((name, group, images, *values, *(of.get("generated") for of in whole)))
+            rows.append((name, group, images, *values, *(of.get("generated") for of in of_captions)))
         gaps = {gap.score: gap for gap in quality.gaps}
         rows += [(name, label, None, *cells, None, None) for label, *cells in _gap_rows(gaps, scores)]
     return table_of(["captioner", "images of"], numbers, rows, "Caption quality")

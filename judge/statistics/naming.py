@@ -40,13 +40,13 @@ def caption_share(
     """
     from scipy import stats
 
-    whole = np.asarray(among, dtype=np.float64)
-    weights = whole if sizes is None else np.asarray(sizes, dtype=np.float64)
-    kept = whole > 0
-    images, captions = int(kept.sum()), int(whole.sum())
+    counted = np.asarray(among, dtype=np.float64)
+    weights = counted if sizes is None else np.asarray(sizes, dtype=np.float64)
+    kept = counted > 0
+    images, captions = int(kept.sum()), int(counted.sum())
     if not images:
         return CaptionShare(math.nan, None, 0, 0)
-    x, t = np.asarray(hits, dtype=np.float64)[kept] / weights[kept], whole[kept] / weights[kept]
+    x, t = np.asarray(hits, dtype=np.float64)[kept] / weights[kept], counted[kept] / weights[kept]
     value, worth = float(x.sum() / t.sum()), float(captions)
     if (weights > 1).any():
         if images < 2:

@@ -69,8 +69,8 @@ class Checkpoint:
         self.history.validation.append(loss)
         if self.history.best == len(self.history.validation):
             for name, tensor in _trained(module).items():  # On the CPU; shards stay where they are.
-                whole = not hasattr(tensor, "full_tensor")
-                self.best[name] = tensor.detach().to("cpu", copy=True) if whole else tensor.detach().clone()
+                unsharded = not hasattr(tensor, "full_tensor")
+                self.best[name] = tensor.detach().to("cpu", copy=True) if unsharded else tensor.detach().clone()
 
     def restore_best(self, module: torch.nn.Module) -> None:
         """Load the remembered weights, if there are any."""
@@ -117,8 +117,8 @@ class Checkpoint:
         self.best = parts["best"]
         _load(module, parts["model"])
         state: dict[str, Any] = state_dict.get_optimizer_state_dict(module, optimiser) | {"state": moments}
-        whole = state_dict.StateDictOptions(full_state_dict=True, strict=False)  # Every process takes its shards.
-        state_dict.set_optimizer_state_dict(module, optimiser, state, options=whole)
+        options = state_dict.StateDictOptions(full_state_dict=True, strict=False)  # Every process takes its shards.
+        state_dict.set_optimizer_state_dict(module, optimiser, state, options=options)
         if self.scaler is not None and found[1]["scaler"]:
             self.scaler.load_state_dict(found[1]["scaler"])
         self.history = History(**found[1]["history"])
@@ -159,10 +159,10 @@ def _write(path: Path | None, tensors: Mapping[str, torch.Tensor], notes: Mappin
     found = {}
     for name, tensor in tensors.items():
         # All processes gather sharded weights, also those that write nothing: these keep nothing.
-        whole = tensor.detach()
-        whole = whole.full_tensor() if hasattr(whole, "full_tensor") else whole
+        gathered = tensor.detach()
+        gathered = gathered.full_tensor() if hasattr(gathered, "full_tensor") else gathered
         if path is not None:
-            found[name] = whole.cpu().contiguous()
+            found[name] = gathered.cpu().contiguous()
     if path is not None:
         write_tensors(path, found, notes)
 

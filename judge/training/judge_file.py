@@ -372,8 +372,8 @@ def merge(saved: Saved, folder: Path, beside: Path) -> None:
     network = restore(saved).network
     assert isinstance(network, AnswerJudge)
     network.save_merged(folder)
-    whole = replace(saved, materials=replace(saved.materials, tuning="zero-shot"))
-    moved = whole.moved(str(folder))
+    merged = replace(saved, materials=replace(saved.materials, tuning="zero-shot"))
+    moved = merged.moved(str(folder))
     assert moved.blueprint.network is not None
     network = moved.blueprint.network(moved.target, moved.as_samples(), moved.materials)
-    save_weights(beside, cast("nn.Module", network), whole.notes())
+    save_weights(beside, cast("nn.Module", network), merged.notes())

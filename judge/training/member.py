@@ -275,10 +275,10 @@ def identify(members: Sequence[Member], setup: TrainingSetup) -> list[dict[str, 
         if view not in evidence:
             evidence[view] = _evidence_digest(member, keys, digests)
         # The answers of a zero-shot judge depend on the test images of a split alone.
-        whole = trained or member.validates
-        split = id(member.split), whole
+        learns = trained or member.validates
+        split = id(member.split), learns
         if split not in splits:
-            splits[split] = digest_of(repr(member.split if whole else member.split.test))
+            splits[split] = digest_of(repr(member.split if learns else member.split.test))
         own = {_DATA: evidence[view], _SPLIT: splits[split], "its classes": repr(member.target)}
         own |= {"its seed": str(member.stream)} if trained else {}
         own |= {"its settings": repr((member.settings, member.validates))}

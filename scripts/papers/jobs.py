@@ -19,7 +19,7 @@ from judge.commands.attribute import AttributeConfig, attribute
 from judge.commands.caption import CaptionConfig, caption
 from judge.commands.evaluate import RunConfig, run
 from judge.commands.mask import MaskConfig, mask
-from judge.config import Settings, flag_of, make_config, shown
+from judge.config import Settings, about_option, flag_of, make_config
 from judge.errors import JudgeError
 from judge.types import Progress
 
@@ -80,7 +80,7 @@ class Step:
     def options(self) -> Iterator[list[str]]:
         """Each option and its value, as often as it is given."""
         for name, value in self.settings.items():
-            flag, group = flag_of(self.kind, name), shown(self.kind, name)["group"]
+            flag, group = flag_of(self.kind, name), about_option(self.kind, name)["group"]
             if group and value is not None:
                 yield [f"--{group}", f"{name}={'yes' if value is True else value}"]
             elif value is True:
@@ -90,7 +90,9 @@ class Step:
                 yield from ([flag, f"{key}={text}"] for key, texts in pairs for text in texts)
             elif isinstance(value, tuple | list):
                 texts = list(map(str, value))
-                yield from ([flag, of] for of in (texts if shown(self.kind, name)["repeated"] else [",".join(texts)]))
+                yield from (
+                    [flag, of] for of in (texts if about_option(self.kind, name)["repeated"] else [",".join(texts)])
+                )
             elif value is not None and value is not False:
                 yield [flag, str(value)]
 

@@ -39,7 +39,7 @@ def test_maps_of_every_family(family: str, checkpoint: Checkpoints) -> None:
     pixels = picture()
     view = views.view(SAMPLE, pixels)
     with torch.no_grad():
-        copies = view.scores(view.shown.expand(3, *view.shown.shape[1:]))
+        copies = view.scores(view.model_input.expand(3, *view.model_input.shape[1:]))
     assert copies.numpy() == pytest.approx(np.array([[first - second, second - first]] * 3), abs=1e-4)
     assert grad_cam(view, 0).shape == GRIDS.get(family, (2, 2))
     for method in BY_GRADIENTS:
@@ -116,10 +116,10 @@ def test_the_explained_word_is_the_most_probable_one(family: str, checkpoint: Ch
     assert captioner.tokenizer.decode([word.token]).strip() == word.word
     view = known.view(pixels, word.before, word.token)
     with torch.no_grad():
-        own = float(view.scores(view.shown)[0, 0])
+        own = float(view.scores(view.model_input)[0, 0])
         # Some of the others; special tokens are left out.
         tokens = [token for token in range(4, len(IDS), 5) if token != word.token]
-        others = [float(known.view(pixels, word.before, token).scores(view.shown)[0, 0]) for token in tokens]
+        others = [float(known.view(pixels, word.before, token).scores(view.model_input)[0, 0]) for token in tokens]
     assert max(others) <= own + 1e-4
     assert 0 < float(np.exp([own, *others]).sum()) <= 1 + 1e-4
     for method in BY_GRADIENTS:

@@ -52,7 +52,7 @@ def test_placement_of_processors(name: str) -> None:
     processor = make()
     found = fitted(size, shown_by(processor, ramps(size)))
     assert found is not None
-    assert found.shown == (32, 32)
+    assert found.input_size == (32, 32)
     for axis, expected, side in ((found.rows, rows, size[0]), (found.columns, columns, size[1])):
         ends = [axis[1], axis[0] * 32 + axis[1]]
         assert ends == pytest.approx([expected[1], expected[0] * 32 + expected[1]], abs=0.01 * side + 0.15)

@@ -208,7 +208,7 @@ def test_only_sums_are_exact(pooling: str) -> None:
     assert views.methods == ("exact",)
     found = view.exact(1)
     with torch.no_grad():
-        whole = view.scores(view.shown)[0, 1]
+        whole = view.scores(view.model_input)[0, 1]
     assert found.shape == (40, 56)
     assert found.sum() == pytest.approx(float(whole) - 0.25, abs=1e-9)
     # A corner is a cell's: its features less the mean ones, times weights, as a share of all cells.
@@ -233,7 +233,7 @@ def test_an_encoder_of_transformers_is_explained_by_its_pixels(tmp_path: Path) -
     assert judge.images
     with torch.no_grad():
         vector = encoder(encoder.prepare(pixels)[None])[0, 0].double().numpy()
-        found = float(view.scores(view.shown)[0, 1])
+        found = float(view.scores(view.model_input)[0, 1])
     weights = judge.images.axes @ np.array([1.0, -2.0, 0.5])
     assert found == pytest.approx(0.25 + (vector - judge.images.offset) @ weights)
     assert attribute("gradient-shap", view, pixels, 1, samples=4).shape == (40, 56)

@@ -163,7 +163,7 @@ def test_gradient_shap_is_complete(setting_scenes: Scenes) -> None:
     view = scenes.views.view(sample, pixels)
     gaps = []
     with torch.no_grad():
-        whole = float(view.scores(view.shown)[0, 0])
+        whole = float(view.scores(view.model_input)[0, 0])
     for seed in range(10):
         total = float(gradient_shap(view, pixels, 0, samples=24, seed=seed).sum())
         with torch.no_grad():

@@ -24,7 +24,7 @@ from judge.commands.app import app
 from judge.commands.evaluate import RunConfig, evaluate
 from judge.commands.options import resolve
 from judge.commands.train import TrainConfig
-from judge.config import PANELS, Settings, flag_of, make_config, shown
+from judge.config import PANELS, Settings, about_option, flag_of, make_config
 from judge.judges.names import EMBEDDED, FILES
 from judge.metrics import METRICS, spell_out
 from judge.utils.files import warn_damaged
@@ -64,19 +64,21 @@ def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> No
                 panels[line.strip("╭─╮ ")] = panel = []
             elif re.match("│ [* ]*--", line):
                 panel.append(line.strip("│* ").split()[0])
-        flags = {flag_of(config, name) for name in config.model_fields if every or shown(config, name)["essential"]}
+        flags = {
+            flag_of(config, name) for name in config.model_fields if every or about_option(config, name)["essential"]
+        }
         flags = {flag.split()[0] for flag in flags}  # "--training epochs"
         assert len(flags) <= 80
         assert sorted(flag for panel in panels.values() for flag in panel) == sorted([*flags, "--help", "--help-all"])
         assert list(panels) == ["Arguments", *(panel for panel in PANELS if panel in panels)]
-    own = [name for name in config.model_fields if not shown(config, name)["group"]]
+    own = [name for name in config.model_fields if not about_option(config, name)["group"]]
     names = [name for name in own if flag_of(config, name) != f"--{name.replace('_', '-')}"]
     assert {*names} <= {"refusals", "columns", "label_values", "answers", "person_categories", "models"}
 
 
 def test_options_in_groups() -> None:
     """A group is no field; what is given together is as if each had been given alone."""
-    groups = {shown(kind, name)["group"] for kind in COMMANDS for name in kind.model_fields} - {""}
+    groups = {about_option(kind, name)["group"] for kind in COMMANDS for name in kind.model_fields} - {""}
     assert groups == {"training", "ba"}
     assert not groups & {name for kind in COMMANDS for name in kind.model_fields}
     given: dict[str, Any] = {"human": "h", "captions": ["a.json"], "ba": ["least=3"]}
@@ -98,7 +100,7 @@ def test_options_in_groups() -> None:
 def test_evaluate_names_the_essential_options() -> None:
     """An editor shows them; the others are keywords too."""
     named = {*signature(evaluate).parameters} - {"corpus", "progress", "settings"}
-    assert named == {name for name in RunConfig.model_fields if shown(RunConfig, name)["essential"]}
+    assert named == {name for name in RunConfig.model_fields if about_option(RunConfig, name)["essential"]}
 
 
 def test_options_override_the_file(tmp_path: Path) -> None:

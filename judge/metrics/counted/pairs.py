@@ -42,12 +42,12 @@ class FrozenPairs:
         """What each sample of a class with a label adds: its part of the share, times the slope of the change."""
         before, after = self.shares(truth, predicted)
         slope = np.where(np.isfinite(after - before), self.metric.slope(self.sign, after - before), 0.0)
-        parts = [np.nan_to_num(divide(slope, self.metric.whole(table))) for table in (truth, predicted)]
+        parts = [np.nan_to_num(divide(slope, self.metric.denominators(table))) for table in (truth, predicted)]
         return pieces_of(truth, parts[0]), pieces_of(predicted, parts[1])
 
     def shares(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[FloatArray, FloatArray]:
         """Shares of both sides, [..., A, L]; NaN where undefined."""
-        before, after = (divide(table.together, self.metric.whole(table)) for table in (truth, predicted))
+        before, after = (divide(table.together, self.metric.denominators(table)) for table in (truth, predicted))
         return before, after
 
 
@@ -82,9 +82,9 @@ class Ba(CountedMetric):
         if classes < 2:
             raise ValueError("BA needs two classes or more; give the attribute as [N, A] with A >= 2, or as labels")
         # Integer counts: exact at a tie.
-        return FrozenPairs((truth.together * classes > self.whole(truth)).astype(np.float64), self)
+        return FrozenPairs((truth.together * classes > self.denominators(truth)).astype(np.float64), self)
 
-    def whole(self, table: ContingencyTable) -> FloatArray:
+    def denominators(self, table: ContingencyTable) -> FloatArray:
         """The denominators of shares, [..., 1, L]: samples of any class with the label."""
         return np.asarray(table.together.sum(axis=-2, keepdims=True))
 
@@ -129,7 +129,7 @@ class Dba(CountedMetric):
         sign = np.sign(together - truth.attribute[..., :, None] * truth.tasks[..., None, :])
         return FrozenPairs(np.where(sign > 0, 1.0, -1.0) if self.tie == "negative" else sign, self)
 
-    def whole(self, table: ContingencyTable) -> FloatArray:
+    def denominators(self, table: ContingencyTable) -> FloatArray:
         """The denominators of shares: samples of the class, [..., A, 1], or with the label, [..., 1, L]."""
         return table.tasks[..., None, :] if self.direction == "T->A" else table.attribute[..., :, None]
 

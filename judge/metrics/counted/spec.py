@@ -170,16 +170,16 @@ class Quotients:
         found = self.compare(truth, predicted)
         if self.amplification == "ratio":
             scale = log_mean(found.value, np.ones_like(found.value))
-            whole = log_mean(above[0], above[1])
+            divisor = log_mean(above[0], above[1])
             # A numerator of 0 has no logarithm: the plain difference is decomposed.
             plain = [divide(1.0, found.truth * of) for of in below]
             parts = (
-                [np.where(whole > 0, divide(scale, whole), of) for of in plain],
-                [np.where(whole > 0, divide(-scale, log_mean(*below)), 0.0)] * 2,
+                [np.where(divisor > 0, divide(scale, divisor), of) for of in plain],
+                [np.where(divisor > 0, divide(-scale, log_mean(*below)), 0.0)] * 2,
             )
         else:
-            whole = found.truth + found.predicted if self.amplification == "normalised" else np.ones_like(found.value)
-            parts = [divide(1.0, whole * of) for of in below], [np.zeros_like(of) for of in below]
+            divisor = found.truth + found.predicted if self.amplification == "normalised" else np.ones_like(found.value)
+            parts = [divide(1.0, divisor * of) for of in below], [np.zeros_like(of) for of in below]
         upper, lower = parts
         human = pieces_of(truth, attribute=upper[0][..., None], tasks=lower[0][..., None])
         return human, pieces_of(predicted, attribute=upper[1][..., None], tasks=lower[1][..., None])
