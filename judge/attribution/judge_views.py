@@ -30,7 +30,7 @@ from judge.judges.huggingface import AnswerJudge
 from judge.judges.linear import LinearJudge
 from judge.masking.instances import Box, Pixels
 from judge.masking.masked_images import MaskedImages
-from judge.training.feature_caches import FeatureStore
+from judge.training.disk_cache import FeatureStore
 from judge.training.judge_file import (
     Saved,
     check_features,

@@ -41,7 +41,7 @@ from judge.statistics.intervals import bootstrap_pooled
 from judge.statistics.summary import Summary
 from judge.training.launch import in_main_process
 from judge.types import Progress
-from judge.utils.files import split_name
+from judge.utils.files import remove_empty, split_name
 from judge.utils.identity import content_of, stamps_of
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
@@ -281,8 +281,9 @@ def _write(out: OutputFolder, config: ScoredSettings, name: str, entries: Mappin
 
     def write() -> None:
         with out.writing():
-            (out.partial / "figures").mkdir(exist_ok=True)
-            out.write({**texts, **report(about, out.partial / "figures")})
+            (figures := out.partial / "figures").mkdir(exist_ok=True)
+            out.write({**texts, **report(about, figures)})
+            remove_empty([figures])
             out.log("finished")
         out.publish()
 
@@ -401,8 +402,8 @@ def detectors(config: AblateDetectorsConfig) -> None:
     """Compare detectors with ground truth: what each finds of people and, with captions, what judges then measure.
 
     Takes the settings file and the options of judge evaluate; without --human, only detectors are compared. Leaves
-    report.html, detectors.json, tables.tex, figures and ablate.yaml in --out. Exit code 1: some images could not be
-    read.
+    report.html, detectors.json, tables.tex, ablate.yaml and, with captions, figures in --out. Exit code 1: some images
+    could not be read.
     """
     with show_progress() as progress:
         found = ablate_detectors(config, progress=progress)

@@ -130,7 +130,7 @@ class _Lines:
             return
         self.logged, self.last = kind, now
         count, left = f": {done} of {total}" if total else "", ""
-        if total and done > self.before:
+        if total > done > self.before:
             seconds = round((now - self.begun) / (done - self.before) * (total - done))
             left = f", {timedelta(seconds=round(now - self.begun))} elapsed, {timedelta(seconds=seconds)} left"
         typer.echo(f"{time.strftime('%H:%M:%S')} {what}{count}{left}", err=True)

@@ -107,10 +107,6 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
     """The settings of a command: those of ``file`` (YAML), overridden by ``given`` options, where not None or empty."""
     settings = read_settings(file) if file else {}
     given = {name: value for name, value in given.items() if value not in (None, [], ())}
-    for name, value in given.items():
-        if isinstance(value, str | list) and not all(map(str.strip, [value] if isinstance(value, str) else value)):
-            where = flag_of(kind, name) if name in kind.model_fields else f"--{name}"
-            raise JudgeError("is empty", where=where, mend="give a value, or leave it out")
     for group in given.keys() - kind.model_fields.keys():
         given |= _apart(kind, group, given.pop(group))
     settings |= {name: _parse(kind, name, value) for name, value in given.items()}

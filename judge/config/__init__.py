@@ -91,7 +91,7 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
     check_names(settings, where=where)
     try:
         unknown = {*kind.shares} - kind.model_fields.keys()
-        return kind.model_validate({key: _named(value) for key, value in settings.items() if key not in unknown})
+        found = kind.model_validate({key: _named(value) for key, value in settings.items() if key not in unknown})
     except ValidationError as error:
         # A misspelt key may be the one that is missing, so it is reported first.
         first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
@@ -116,6 +116,10 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
         message = ", or ".join(text[0].lower() + text[1:] for text in messages)
         name = ".".join(map(str, [key, *entries]))
         raise JudgeError(f"'{name}': {message}", where=where, mend=f"see {flag} in {kind.command} --help-all") from None
+    for key, value in settings.items():
+        if value == "" and isinstance(getattr(found, key, None), Path):  # Path("") is the current folder.
+            raise JudgeError("is empty", where=flag_of(kind, key), mend="name a file or folder, or leave it out")
+    return found
 
 
 def _named(value: Any) -> Any:
@@ -142,7 +146,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
     where, mend = str(path), "write lines like 'human: captions.json'"
     if where.endswith((".json", ".jsonl", ".csv", ".tsv", ".parquet")):  # As the second of `--captions a.json b.json`.
-        mend = f"write --captions {where}, --human {where}, or what else it is"
+        mend = f"write --captions {where}, --human {where}, or what else it is; settings are a .yaml file"
         raise JudgeError("a file that no option stands before is read as settings", where=where, mend=mend)
     data = parse_yaml(read_small_text(path), where=where, mend=mend)
     if not isinstance(data, dict):

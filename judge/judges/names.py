@@ -68,18 +68,27 @@ def find_judge(name: str) -> Blueprint:
         return found
     if key in {SELF, SELF + READING} or prefix in PREFIXES:
         return _of_checkpoint(name)
-    base, head = split_head(key)
+    check_judge(name)
+    try:
+        blueprint: Blueprint = import_module(f"judge.judges.{FILES[split_head(key)[0]]}").BLUEPRINTS[key]
+    except ModuleNotFoundError as error:
+        what = f"judge '{key}' needs the package '{error.name}'"
+        raise JudgeError(what, where="--judge", mend="install it: pip install 'caption-judge[all]'") from error
+    return blueprint
+
+
+def check_judge(name: str) -> None:
+    """Refuse the name of no judge, by a JudgeError; nothing of the judge is imported."""
+    key = name.strip().lower()
+    plain = next((key.removesuffix(suffix) for suffix in BLANKED if key.endswith(suffix)), key)
+    prefix, (base, head) = plain.partition(":")[0], split_head(plain)
+    if prefix in EMBEDDED or f"{prefix}:" in PREFIXES or plain in {SELF, SELF + READING, *plugins("judges")}:
+        return
     if base not in FILES or (head and base not in HEADED):
         known = [*EMBEDDED, *FILES, *plugins("judges")]
         if head:
             known = [f"{encoder}+mlp{layers}" for encoder in sorted(HEADED) for layers in HEADS]
         raise JudgeError(f"unknown judge '{name}'", where="--judge", mend=nearest(key, known))
-    try:
-        blueprint: Blueprint = import_module(f"judge.judges.{FILES[base]}").BLUEPRINTS[key]
-    except ModuleNotFoundError as error:
-        what = f"judge '{key}' needs the package '{error.name}'"
-        raise JudgeError(what, where="--judge", mend="install it: pip install 'caption-judge[all]'") from error
-    return blueprint
 
 
 def _of_checkpoint(name: str) -> Blueprint:

@@ -16,7 +16,7 @@ from judge.evidence.conditional import Conditional, conditional_evidence
 from judge.evidence.counts import CaptionCounter, CountRows, task_rows
 from judge.evidence.joined import Joined
 from judge.judges.image_vectors import ImageVectors
-from judge.judges.names import DEFAULT_JUDGE, EMBEDDED, SEEING, find_judge, name_self, with_head
+from judge.judges.names import DEFAULT_JUDGE, EMBEDDED, SEEING, check_judge, find_judge, name_self, with_head
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.statistics.comparisons import Key
@@ -128,8 +128,8 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
 
 def _check_plan(corpus: Corpus, plan: Plan, metrics: Sequence[Metric]) -> None:
     """Refuse unknown judges, a baseline without captions, and metrics that protocol or captions do not allow."""
-    for name in {*plan.judges} - {DEFAULT_JUDGE}:  # Also where no metric asks them.
-        find_judge(name)
+    for name in plan.judges:  # Also where no metric asks them.
+        check_judge(name)
     names = [captions.name for captions in corpus.generated]
     if plan.baseline and plan.baseline not in names:
         where = f"--baseline {plan.baseline}"

@@ -24,7 +24,8 @@ from judge.utils.identity import digest_of
 from judge.utils.parallel import threads
 
 if TYPE_CHECKING:
-    from judge.training.feature_caches import FeatureCache, FeatureStore
+    from judge.training.disk_cache import FeatureStore
+    from judge.training.feature_caches import FeatureCache
 
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 

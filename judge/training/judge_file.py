@@ -308,7 +308,7 @@ def open_judge(
     trained, notes = saved.features, list[str]()
     if saved.blueprint.backbone and not saved.blueprint.reader and not saved.sees:
         # It sees nothing, and needs no more than the shape.
-        from judge.training.feature_caches import FeatureStore
+        from judge.training.disk_cache import FeatureStore
 
         found: FeatureStore | None = FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"])
     else:

@@ -157,8 +157,6 @@ def locate(reference: str, where: str, *, mend: str = _UNKNOWN) -> str:
             if not usual:
                 raise JudgeError(f"{file.relative_to(path)} is not a regular file", where=where, mend="remove it")
         return str(path)
-    if path.is_file():
-        raise JudgeError("is a file", where=where, mend="name the folder of the checkpoint, which holds config.json")
     if advice := advice_on_path(reference):
         raise JudgeError("no such folder", where=where, mend=advice)
     alike = named_alike(path)  # A folder here may be meant.
@@ -173,6 +171,8 @@ def advice_on_path(reference: str) -> str:
     plain = plain or path.suffix.lower() in _OF_FILES
     if not plain and not (within and Path(first).is_dir()):
         return ""
+    if path.is_file():
+        return "it is a file: name the folder of the checkpoint, which holds config.json"
     alike = named_alike(path)
     return alike if plain or alike.endswith("?") else f"{alike}; the hub is not asked, as '{first}' is a folder here"
 

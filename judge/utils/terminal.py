@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from threading import Timer
 from types import FrameType
 from typing import Any, TextIO
 
@@ -12,6 +13,7 @@ from judge.utils.launch import is_main_process, launched
 
 _ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 _AGAIN = 1.0  # Seconds. A second signal that comes sooner is ignored: a terminal and a launcher both send one.
+_SOON = 0.05  # Seconds until a signal whose exception was lost is sent again: what lost it has ended by then.
 _first: tuple[int, float] | None = None  # The signal that came first, and when.
 
 
@@ -20,10 +22,14 @@ class Interrupted(KeyboardInterrupt):
 
 
 def handle_signals() -> None:
-    """Let the first signal that is not ignored raise :class:`Interrupted`, and a second one end the process at once."""
+    """Let the first signal raise :class:`Interrupted` in the main thread, and a second one end the process at once.
+
+    Signals that the process was started to ignore (``nohup``, the background of a shell) stay ignored.
+    """
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _handle)
+    sys.unraisablehook = _send_again
 
 
 def reset_signals() -> None:
@@ -67,6 +73,18 @@ def _handle(number: int, _: FrameType | None) -> None:
         os._exit(128 + number)
 
 
+def _send_again(lost: Any) -> None:
+    """Send a signal again that came in a finaliser, or a callback of a weak reference: exceptions are lost there."""
+    global _first  # noqa: PLW0603 - signals are the process's
+    if not isinstance(lost.exc_value, Interrupted):
+        sys.__unraisablehook__(lost)
+        return
+    _first = None
+    again = Timer(_SOON, os.kill, (os.getpid(), lost.exc_value.args[0]))
+    again.daemon = True
+    again.start()
+
+
 class _Tolerant(io.FileIO):
     """A file that remembers the first error of writing, and drops everything after it."""
 
@@ -106,5 +124,8 @@ def guard_streams() -> None:
 
 def output_fault() -> OSError | None:
     """Why standard output could not be written; None if it could."""
+    raw = _guards.get("stdout")
+    if raw is None:
+        return None
     sys.stdout.flush()
-    return _guards["stdout"].fault if _guards else None
+    return raw.fault

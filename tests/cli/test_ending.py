@@ -101,3 +101,23 @@ def test_too_little_memory_is_one_line(finished_world: WorldFiles, tmp_path: Pat
     assert done.stderr.splitlines()[-1].startswith("judge: memory has run out. Let fewer work at a time (--workers 1)")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_signal_whose_exception_is_lost_comes_again() -> None:
+    """Python only reports what a finaliser raises."""
+    code = """
+import os, signal, time
+from judge.utils.terminal import Interrupted, handle_signals
+handle_signals()
+class Dying:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+try:
+    Dying()
+    time.sleep(30)
+except Interrupted as error:
+    print(error)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=False)
+    assert (ended.stdout, ended.stderr) == ("15\n", "")

@@ -158,7 +158,7 @@ def test_faults_of_options(files: WorldFiles) -> None:
     given = inputs_of(files, "much")
     line = refusal("evaluate", *given, "--own-captions")
     assert "has no column of labels. Give a table with a label for each caption, or leave it out." in line
-    assert "--out: is empty. Give a value, or leave it out." in refusal("evaluate", *given, "--out", "")
+    assert "--out: is empty. Name a file or folder, or leave it out." in refusal("evaluate", *given, "--out", "")
     line = refusal("evaluate", *given, "--metrics", "ratio", "--judge", "lsmt")  # No metric asks it.
     assert "unknown judge 'lsmt'. Did you mean 'lstm'?" in line
     line = refusal("evaluate", files.human)

@@ -296,7 +296,7 @@ def test_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused("models/git").endswith("Check the path; the hub is not asked, as 'models' is a folder here.")
     assert refused("nobody/git.safetensors").endswith(": no such folder. Check the path.")
     (tmp_path / "git.json").write_text("{}", encoding="utf-8")
-    assert refused("git.json").endswith(": is a file. Name the folder of the checkpoint, which holds config.json.")
+    assert refused("git.json").endswith("It is a file: name the folder of the checkpoint, which holds config.json.")
     assert "cannot be found" in refused("nobody/blip-2.7b")
     (tmp_path / "blip-mine").mkdir()
     assert refused("blip-mime").endswith(". Did you mean 'blip-mine'?")

@@ -23,7 +23,8 @@ from judge.masking.images import encode
 from judge.masking.instances import from_mask
 from judge.masking.masked_images import MaskedImages
 from judge.masking.people import Hiding
-from judge.training.feature_caches import FeatureStore, ImageCache
+from judge.training.disk_cache import FeatureStore
+from judge.training.feature_caches import ImageCache
 from judge.training.features import precompute
 from judge.training.member import Member
 from judge.types import Sample
