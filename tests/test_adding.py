@@ -61,7 +61,7 @@ def insert(file: Path, place: str, line: str) -> None:
 def test_a_judge_and_a_metric_are_a_file_and_a_line_each(tmp_path: Path) -> None:
     copy = Path(shutil.copytree(PACKAGE, tmp_path / "judge"))
     (copy / "judges" / "bag.py").write_text(TEXT, encoding="utf-8")
-    insert(copy / "judges" / "__init__.py", "FILES: dict[str, str] = {\n", '    "bag": "bag",\n')
+    insert(copy / "judges" / "names.py", "FILES: dict[str, str] = {\n", '    "bag": "bag",\n')
     shutil.copy(TEMPLATE / "gap.py", copy / "metrics" / "counted" / "gap.py")
     rows, dpa = copy / "metrics" / "rows.py", "from judge.metrics.counted.dpa import Dpa\n"
     insert(rows, dpa, "from judge.metrics.counted.gap import Gap\n")

@@ -33,6 +33,7 @@ class Conditional:
         human, captions: human captions of each image, without words that name the class, [N][H], and the captioner's.
         objects: what each image shows, [N, O], rows of length 1 or 0, people apart; O is 0 if objects are not given.
         images: vectors of the images, [N, D], people hidden, which are made later; D is 0 if images are not given.
+        seen: checksum of these vectors, which stays when they are freed; "" before they are made.
     """
 
     captioner: str
@@ -43,6 +44,7 @@ class Conditional:
     captions: Sequence[Sequence[Words]]
     objects: npt.NDArray[np.float32]
     images: npt.NDArray[np.float32]
+    seen: str = ""
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -84,6 +84,8 @@ def measure(
         _logger.info(line)
     # Before any training: processes that train keep much memory.
     conditional = _conditional(work, setup, progress)
+    requests = (replace(one, of=found.of) for one, found in zip(work.conditional, conditional, strict=True))
+    work = replace(work, conditional=tuple(requests))
     give_back()
     _, setup, answers, refits = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
@@ -193,7 +195,8 @@ def _conditional(work: Work, setup: TrainingSetup, progress: Progress) -> list[M
         requests = tuple(request.seeing(vectors) for request in requests)
     progress("conditional leakage", 0, 0)
     found = in_main_process(lambda: measure_conditional(requests, workers=workers))
-    return [replace(one, of=of.of) for one, of in zip(found, work.conditional, strict=True)]
+    freed = (replace(request.of, seen=one.of.seen) for request, one in zip(work.conditional, found, strict=True))
+    return [replace(one, of=of) for one, of in zip(found, freed, strict=True)]
 
 
 def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:

@@ -158,7 +158,7 @@ def _add_conditional(entries: dict[str, dict[str, Any]], work: Work, plan: Plan,
         entry["reads"].setdefault(of.metric.name, {})[request.judge] = settings
         marks = _marks(of.joined.classes) | {"human captions": _checksum(of.human)}
         marks |= {"annotation": _checksum(of.objects.tobytes())} if of.objects.size else {}
-        marks |= {"hidden images": _checksum(of.images.tobytes())} if of.images.size else {}
+        marks |= {"hidden images": of.seen} if of.seen else {}
         entry["marks"][of.metric.name] = marks
 
 

@@ -25,6 +25,7 @@ from judge.text.vector_space import FEATURES
 from judge.training.member import Member
 from judge.types import Side
 from judge.utils.cells import joined_tables
+from judge.utils.identity import digest_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class Request:
         """The request with the images, where they are given."""
         if not self.of.metric.uses_images:
             return self
-        return replace(self, of=replace(self.of, images=vectors.named(self.of.units.images)))
+        images = vectors.named(self.of.units.images)
+        return replace(self, of=replace(self.of, images=images, seen=digest_of(images.tobytes())))
 
 
 @dataclass(frozen=True, slots=True)

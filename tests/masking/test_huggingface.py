@@ -187,6 +187,25 @@ def test_checkpoints_that_cannot_be_used(tmp_path: Path) -> None:
     assert "unknown detector 'yollo'; did you mean 'yolo'?" in refusal(*given, "--detector", "yollo", "--overwrite")
 
 
+@pytest.fixture
+def figures(tmp_path: Path) -> Path:
+    """images/0.png ... 3.png with a figure each, and instances.json, COCO's, with their masks."""
+    from pycocotools import mask as coco
+
+    rng, annotations, folder = np.random.default_rng(2), [], tmp_path / "images"
+    folder.mkdir()
+    for number in range(4):
+        pixels, figure = draw(rng, 96, 128)
+        (folder / f"{number}.png").write_bytes(encode(pixels))
+        counts = coco.encode(np.asfortranarray(figure, dtype=np.uint8))
+        shape = {"size": counts["size"], "counts": counts["counts"].decode()}
+        annotations.append({"id": number, "image_id": number, "category_id": 1, "segmentation": shape, "iscrowd": 0})
+    images = [{"id": n, "file_name": f"{n}.png", "height": 96, "width": 128} for n in range(4)]
+    document = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "person"}]}
+    (tmp_path / "instances.json").write_text(json.dumps(document))
+    return tmp_path
+
+
 @pytest.mark.slow
 def test_mask_and_ablate_detectors(figures: Path, trained: Path, tmp_path: Path) -> None:
     """Figures vanish from masked images; several detectors are compared at once; detections are cached by weights."""
@@ -207,5 +226,6 @@ def test_mask_and_ablate_detectors(figures: Path, trained: Path, tmp_path: Path)
     assert truth["iou"] == 1
     assert learnt["iou"] > 0.85
     assert guessed["iou"] < 0.5
-    assert len({*(tmp_path / "cache").iterdir()}) == 2
-    assert all(folder.name.startswith("hf-") for folder in (tmp_path / "cache").iterdir())
+    cached = [folder.name for folder in (tmp_path / "cache" / "detections").iterdir()]
+    assert len(cached) == 2
+    assert all(name.startswith("hf-") for name in cached)
