@@ -63,7 +63,10 @@ class Measured:
     weights: FloatArray
 
     def words(self, image: str, index: int) -> list[tuple[str, float]]:
-        """Words of a caption, and by how much each raises the share predicted for the image's class, fit aside."""
+        """Words of a caption, and by how much each raises the share that judges predict for the image's class.
+
+        It is the difference that leaving the word out makes. How well the caption fits what is known does not count.
+        """
         place = self.of.units.images.index(image)
         words = self.of.captions[place][index]
         texts = [words, *(words[:n] + words[n + 1 :] for n in range(len(words)))]
@@ -74,7 +77,8 @@ class Measured:
 def expected_detectable(counts: Sequence[int]) -> float:
     """A rough estimate of the smallest amplification that images can show; ``counts``: images of each class.
 
-    The standard error of COCO captions was 0.0092 with 270 and 630 images, and 0.0035 with 1,031 and 2,566.
+    The standard error of COCO captions was 0.0092 with 270 and 630 images, and 0.0035 with 1,031 and 2,566: about
+    N ** -0.71, where N images of balanced classes would have the same error.
     """
     balanced = len(counts) ** 2 / sum(1 / count for count in counts)
     return float(_FOUND * balanced**-0.71)

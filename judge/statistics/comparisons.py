@@ -85,7 +85,10 @@ class Conclusion:
 
 
 class Pair(NamedTuple):
-    """Two rows to compare; ``paired``: of the same images, without ``left_out`` ones that one of the two alone has."""
+    """Two rows, of the images that both have, to compare.
+
+    ``paired``: whether these are the same images; ``left_out``: number of images that one of the two alone has.
+    """
 
     first: Summary
     second: Summary

@@ -42,7 +42,7 @@ class Multi(Dba):
     def terms(self, truth: CaptionTable, predicted: CaptionTable) -> list[Terms]:
         """The sets of labels of the truth that each row has; a JudgeError if there are too many."""
         try:
-            sets = self.find_sets(truth.labels.toarray() > 0)
+            sets = self.find_sets((truth.labels > 0).toarray())
         except ValueError as error:
             name = "multi-at" if self.direction == "A->T" else "multi-ta"
             what = "images show more than 250,000 sets of objects"
@@ -51,7 +51,7 @@ class Multi(Dba):
 
     def columns(self, truth: CaptionTable, names: Sequence[str]) -> list[tuple[str, ...]]:
         """The sets of labels."""
-        return [tuple(names[place] for place in members) for members in self.find_sets(truth.labels.toarray() > 0)]
+        return [tuple(names[place] for place in members) for members in self.find_sets((truth.labels > 0).toarray())]
 
     def pool(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
         """The mean size of changes, or their variance."""
