@@ -281,7 +281,8 @@ def _write(out: OutputFolder, config: ScoredSettings, name: str, entries: Mappin
 
     def write() -> None:
         with out.writing():
-            (figures := out.partial / "figures").mkdir(exist_ok=True)
+            figures = out.partial / "figures"
+            figures.mkdir(exist_ok=True)
             out.write({**texts, **report(about, figures)})
             remove_empty([figures])
             out.log("finished")

@@ -12,9 +12,8 @@ chosen before, by both sides' captions (BA) or the annotation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TypeVar
 
 import numpy as np
@@ -27,7 +26,7 @@ from judge.metrics.counted.contingency import ContingencyTable, added
 from judge.metrics.counted.spec import CaptionTable, CountedMetric
 from judge.statistics.inference import from_halves, halves_of
 from judge.statistics.intervals import Exchange, Rows
-from judge.statistics.judged import hot, names_of
+from judge.statistics.judged import held_names, hot, names_of
 from judge.statistics.summary import DEFAULT, Replicates, Settings, Summary, finite
 from judge.types import BoolArray, FloatArray, IntArray
 
@@ -180,7 +179,7 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     def read(part: pd.DataFrame) -> tuple[CaptionTable, IntArray]:
         kind = part.groupby(columns, sort=False, observed=True).ngroup().to_numpy()
         part = part.iloc[np.unique(kind, return_index=True)[1]]
-        labels = _holding(part[counted.labels], names) if counted.labels else csr_array((len(part), 1))
+        labels = held_names(part[counted.labels], names) if counted.labels else csr_array((len(part), 1))
         table = CaptionTable(classes, hot(part["class"], classes), hot(part["named"], classes), labels, len(known))
         return table, np.asarray(kind, dtype=np.int64)
 
@@ -195,15 +194,6 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     table = vstack([added(*side) for side in terms], format="csr")
     shape = terms[0][0].shape[1], terms[0][1].shape[1]
     return CountedRows(Rows(table, image, generated, kind, copied=copied), shape, tuple(images), before, tuple(names))
-
-
-def _holding(column: pd.Series[str], names: Sequence[str]) -> csr_array:
-    """Which of ``names`` each row holds, of names joined by "|", as 0 and 1, [C, len(names)]."""
-    codes, texts = pd.factorize(column)
-    place = {name: number for number, name in enumerate(names)}
-    held = [[place[name] for name in text.split("|") if name in place] for text in texts]
-    ends = np.cumsum([0, *map(len, held)])
-    return csr_array((np.ones(ends[-1]), [*chain.from_iterable(held)], ends), (len(held), len(names)))[codes]
 
 
 def _complete(

@@ -8,13 +8,13 @@ are frequencies of what captions say, and are estimated anew wherever sums are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, hstack
 
-from judge.evidence import mention_table
 from judge.metrics import Metric
 from judge.metrics.amplification import AMPLIFICATIONS, log_mean
 from judge.metrics.counted.contingency import divide
@@ -209,8 +209,16 @@ def names_of(column: pd.Series[str] | pd.Index[str]) -> list[str]:
 
 def hot(column: pd.Series[str] | pd.Index[str], names: Sequence[str]) -> BoolArray:
     """Which of ``names`` each row holds, of names joined by "|", [C, len(names)]."""
+    return np.asarray(held_names(column, names).toarray() > 0)
+
+
+def held_names(column: pd.Series[str] | pd.Index[str], names: Sequence[str]) -> csr_array:
+    """The same as 0 and 1, sparse."""
     codes, texts = pd.factorize(column)
-    return np.asarray(mention_table([text.split("|") for text in texts], names)[codes])
+    place = {name: number for number, name in enumerate(names)}
+    held = [[place[name] for name in text.split("|") if name in place] for text in texts]
+    ends, columns = np.cumsum([0, *map(len, held)]), np.array([*chain.from_iterable(held)], dtype=np.int64)
+    return csr_array((np.ones(ends[-1]), columns, ends), (len(held), len(names)))[codes]
 
 
 def _group(values: FloatArray, groups: np.ndarray, size: int) -> FloatArray:

@@ -26,11 +26,9 @@ from judge.corpus.units import Units, scenes_of
 from judge.errors import JudgeError
 from judge.metrics import Metric, find_metric
 from judge.statistics.inference import (
-    EXCHANGES,
-    EXCHANGES_OF_MANY,
-    MANY,
     Exchanged,
     Inference,
+    chance_draws_of,
     from_halves,
     from_splits,
     half_error,
@@ -188,7 +186,7 @@ class Settings(NamedTuple):
 
     def exchanges_of(self, images: int) -> int:
         """Draws of captions that change sides, of so many images."""
-        return min(self.resamples, EXCHANGES_OF_MANY if images >= MANY else EXCHANGES)
+        return min(self.resamples, chance_draws_of(images))
 
 
 DEFAULT = Settings()

@@ -9,7 +9,9 @@ import pytest
 from helpers import known
 from scipy.linalg import block_diag
 
+from judge.statistics.inference import MANY
 from judge.statistics.intervals import Exchange, Rows, bootstrap_pooled
+from judge.statistics.summary import DEFAULT
 from judge.types import FloatArray, Interval
 
 
@@ -172,3 +174,10 @@ def test_coverage() -> None:
         found = interval(data[:, :50], data[:, 50:], generator=rng, resamples=300, level=0.9)
         held += found.low <= 0.05 <= found.high
     assert 0.84 <= held / 200 <= 0.96
+
+
+def test_a_run_of_many_images_draws_fewer_exchanges() -> None:
+    """Never more than its resamples."""
+    few, many = DEFAULT.exchanges_of(MANY - 1), DEFAULT.exchanges_of(MANY)
+    assert few > many > 1
+    assert DEFAULT._replace(resamples=50).exchanges_of(MANY) == 50
